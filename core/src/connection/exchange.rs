@@ -150,7 +150,7 @@ impl Connection {
     pub(crate) fn new(server_api: Option<ServerApi>) -> Self {
         Self {
             frames: FrameReader::new(),
-            decoder: Decoder::new(),
+            decoder: Decoder::of_replies(),
             compression: None,
             compressor: None,
             description: Description::default(),
@@ -281,9 +281,6 @@ impl Connection {
         let Content::Message(message) = self.decoder.decode_borrowing(frame, &self.reads, lender)?.content else {
             return Err(ProtocolError::NotOpMsg);
         };
-        if message.has_sequences() {
-            return Err(ProtocolError::Sequences);
-        }
         let ids = message.header.ids;
         if ids.response_to != awaited.response_to {
             return Err(ProtocolError::WrongRequest { expected: awaited.response_to, found: ids.response_to });
@@ -362,7 +359,7 @@ impl Connection {
 
     /// Ends the greeting: replies may be as long as [`Limits::DEFAULT`] allows. Of the greeting itself nothing is kept.
     pub(super) fn greeted(self) -> Self {
-        Self { frames: FrameReader::new(), decoder: Decoder::new(), reads: Limits::DEFAULT, ..self }
+        Self { frames: FrameReader::new(), decoder: Decoder::of_replies(), reads: Limits::DEFAULT, ..self }
     }
 }
 
@@ -394,7 +391,7 @@ impl<'a> Command<'a> {
 
 impl From<WireError> for ProtocolError {
     fn from(error: WireError) -> Self {
-        Self::Wire(error)
+        if error == WireError::Sequences { Self::Sequences } else { Self::Wire(error) }
     }
 }
 

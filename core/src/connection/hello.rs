@@ -52,6 +52,20 @@ pub enum Role {
     Mongos,
 }
 
+/// What a connection's hello said of its server, as far as commands depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Peer {
+    /// What the server is to its clients.
+    pub role: Role,
+    /// Whether a load balancer stands between.
+    pub is_load_balanced: bool,
+    /// Whether it has sessions (SES-1).
+    pub has_sessions: bool,
+    /// The newest version of the protocol that it speaks.
+    pub max_wire_version: i32,
+}
+
 /// The fields of a hello's reply that authentication uses.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
@@ -152,7 +166,25 @@ pub(super) fn binary(bytes: &[u8]) -> RawBinaryRef<'_> {
     RawBinaryRef { subtype: BinarySubtype::Generic, bytes }
 }
 
+impl Peer {
+    /// Whether it carries out a write once for each transaction number (RTY-4).
+    pub fn has_transaction_numbers(self) -> bool {
+        self.has_sessions && (self.is_load_balanced || self.role != Role::Standalone)
+    }
+}
+
 impl Description {
+    /// What commands on the connection depend on.
+    pub fn peer(&self) -> Peer {
+        let is_load_balanced = self.service_id.is_some();
+        Peer {
+            role: self.role,
+            is_load_balanced,
+            has_sessions: is_load_balanced || self.logical_session_timeout_minutes.is_some(),
+            max_wire_version: self.wire_versions.1,
+        }
+    }
+
     /// Reads the reply to a hello that succeeded.
     ///
     /// The reason why this client cannot talk to the server, in words for the user.

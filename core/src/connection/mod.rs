@@ -11,6 +11,8 @@ mod establish_error;
 #[cfg(feature = "wire")]
 mod client_metadata;
 #[cfg(feature = "wire")]
+mod command_traits;
+#[cfg(feature = "wire")]
 mod connection_options;
 #[cfg(feature = "wire")]
 mod environment;
@@ -24,15 +26,18 @@ mod hello;
 mod outline;
 
 #[cfg(feature = "wire")]
+pub(crate) use self::command_traits::Effect;
+#[cfg(feature = "wire")]
 pub(crate) use self::hello::first_hello;
 #[cfg(feature = "wire")]
 pub use self::{
     client_metadata::{ClientMetadata, MetadataError},
+    command_traits::Addition,
     connection_options::ConnectionOptions,
     environment::Environment,
     establish::{Establish, Progress},
     exchange::{Command, CommandError, Connection, ProtocolError, Reply},
-    hello::{Description, Role},
+    hello::{Description, Peer, Role},
     outline::{ClientField, Outline},
 };
 pub use establish_error::{EstablishError, Fault, Phase, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};

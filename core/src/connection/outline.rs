@@ -1,25 +1,25 @@
-//! What a command says itself, read in one pass.
+//! What a command says itself, read in one pass: its body, the [fields](Command::fields) that go along and its document sequences.
 
-use bson::RawDocument;
+use bson::{RawBsonRef, RawDocument};
 
 use super::Command;
+use super::command_traits::{Addition, CommandTraits, Effect, Items};
+use crate::wire::Sequence;
 use crate::wire::document::elements;
 
-/// BSON's type of a document.
-const DOCUMENT: u8 = 0x03;
-
-/// A command's name, and which of the fields that a client adds it has already, among its own or [along with
-/// it](Command::fields).
+/// A command's name, what it takes from its client, and which of the fields that a client adds it has already.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'c> {
     /// The command itself.
     pub body: &'c RawDocument,
     /// The name: its first key.
     pub name: &'c str,
-    /// The `readConcern` in its body.
+    /// Its `readConcern`.
     pub read_concern: Option<&'c RawDocument>,
-    /// The `writeConcern` in its body.
+    /// Its `writeConcern`.
     pub write_concern: Option<&'c RawDocument>,
+    sequences: &'c [Sequence<'c>],
+    traits: CommandTraits,
     /// A bit for each [`ClientField`].
     fields: u8,
 }
@@ -50,23 +50,16 @@ impl<'c> Outline<'c> {
     /// Reads a command.
     pub fn of(command: &Command<'c>) -> Self {
         let body = command.body;
-        let mut outline = Self { body, name: "", read_concern: None, write_concern: None, fields: 0 };
         let mut elements = elements(body).map_while(Result::ok);
-        if let Some(first) = elements.next() {
-            outline.name = core::str::from_utf8(first.name).unwrap_or_default();
-        }
+        let name = elements.next().and_then(|first| core::str::from_utf8(first.name).ok()).unwrap_or_default();
+        let traits = CommandTraits::of(name, body);
+        let sequences = command.sequences;
+        let mut outline = Self { body, name, read_concern: None, write_concern: None, sequences, traits, fields: 0 };
         for element in elements {
-            let Some(field) = ClientField::named(element.name) else { continue };
-            outline.fields |= field.bit();
-            let document = || RawDocument::from_bytes(element.value).ok().filter(|_| element.tag == DOCUMENT);
-            if field == ClientField::ReadConcern {
-                outline.read_concern = document();
-            } else if field == ClientField::WriteConcern {
-                outline.write_concern = document();
-            }
+            outline.note(element.name, || element.document());
         }
         for field in command.fields {
-            field.read_names(|name| outline.fields |= ClientField::named(name).map_or(0, ClientField::bit));
+            field.read(|name, document| outline.note(name, || document));
         }
         outline
     }
@@ -74,6 +67,38 @@ impl<'c> Outline<'c> {
     /// Whether the field is there.
     pub fn has(&self, field: ClientField) -> bool {
         self.fields & field.bit() != 0
+    }
+
+    /// Whether the command takes this from its client.
+    pub fn takes(&self, addition: Addition) -> bool {
+        self.traits.takes(addition)
+    }
+
+    pub(crate) fn effect(&self) -> Effect {
+        self.traits.effect
+    }
+
+    /// Whether one of its items, in the body or in a sequence, concerns several documents. One that cannot be read may.
+    pub(crate) fn concerns_several(&self, Items { field, several }: Items) -> bool {
+        let in_body = match self.body.get(field) {
+            Ok(items) => items.and_then(RawBsonRef::as_array).into_iter().flatten().any(|item| {
+                // Of another type, it is the server's to refuse.
+                item.map_or(true, |item| item.as_document().is_some_and(|item| several.is_said_by(item)))
+            }),
+            Err(_) => true,
+        };
+        let mut sequences = self.sequences.iter().filter(|sequence| sequence.identifier == field);
+        in_body || sequences.any(|sequence| sequence.documents().any(|item| several.is_said_by(item)))
+    }
+
+    fn note(&mut self, name: &[u8], document: impl FnOnce() -> Option<&'c RawDocument>) {
+        let Some(field) = ClientField::named(name) else { return };
+        self.fields |= field.bit();
+        if field == ClientField::ReadConcern {
+            self.read_concern = document();
+        } else if field == ClientField::WriteConcern {
+            self.write_concern = document();
+        }
     }
 }
 
@@ -107,14 +132,15 @@ mod tests {
     #[test]
     fn a_field_is_found_in_the_command_and_along_with_it() {
         let body = rawdoc! { "find": "c", "readConcern": { "level": "local" }, "maxTimeMS": 5 };
-        let along = rawdoc! { "lsid": {}, "writeConcern": { "w": 1 } };
-        let command = Command { fields: &[Field::All(&along)], ..Command::new("db", &body) };
+        let (lsid, concern) = (rawdoc! { "lsid": {} }, rawdoc! { "w": 1 });
+        let along = [Field::All(&lsid), Field::Document("writeConcern", &concern)];
+        let command = Command { fields: &along, ..Command::new("db", &body) };
 
         let outline = Outline::of(&command);
 
         assert_eq!(outline.name, "find");
         assert_eq!(outline.read_concern, Some(&*rawdoc! { "level": "local" }));
-        assert_eq!(outline.write_concern, None, "it is not the command's own");
+        assert_eq!(outline.write_concern, Some(&*concern));
         use ClientField::{Autocommit, ClusterTime, MaxTime, ReadConcern, SessionId, WriteConcern};
         assert!([SessionId, WriteConcern, ReadConcern, MaxTime].iter().all(|field| outline.has(*field)));
         assert!(![Autocommit, ClusterTime].iter().any(|field| outline.has(*field)));

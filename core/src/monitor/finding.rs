@@ -25,7 +25,8 @@ pub enum Finding {
 /// A call of the monitor that its server asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Call {
-    /// An application's error has made the server unknown: a check that fails now is not repeated at once (MON-9).
+    /// An application's error has made the server unknown: a check that fails now is not repeated at once (MON-9), and the
+    /// round-trip times begin anew (SDAM-22).
     MarkUnknown,
     /// Check the server soon (MON-3).
     RequestCheck,

@@ -46,7 +46,7 @@ impl ServerDescription {
             passives,
             arbiters,
             tags,
-            set_name: fields.text("setName").map(ToString::to_string),
+            set_name: fields.set_name().map(ToString::to_string),
             set_version: fields.number("setVersion"),
             election_id: reply.get_object_id("electionId").ok().map(|id| id.bytes()),
             primary: fields.host("primary"),
@@ -61,11 +61,18 @@ impl ServerDescription {
 struct Fields<'a>(&'a RawDocument);
 
 impl<'a> Fields<'a> {
+    /// A member of a set that has no configuration yet, and therefore neither a name of it nor members (TOP-12).
+    fn is_ghost(&self) -> bool {
+        self.flag("isreplicaset")
+    }
+
     fn server_type(&self) -> ServerType {
-        if self.flag("isreplicaset") {
+        if self.is_ghost() {
             ServerType::RsGhost
         } else if self.text("setName").is_some() {
-            if self.flag("isWritablePrimary") || self.flag("ismaster") {
+            // The older name counts only where the newer one is missing (TOP-11).
+            let writable = if self.get("isWritablePrimary").is_some() { "isWritablePrimary" } else { "ismaster" };
+            if self.flag(writable) {
                 ServerType::RsPrimary
             } else if self.flag("hidden") {
                 ServerType::RsOther
@@ -99,6 +106,10 @@ impl<'a> Fields<'a> {
         self.get(name)?.as_str()
     }
 
+    fn set_name(&self) -> Option<&'a str> {
+        self.text("setName").filter(|_| !self.is_ghost())
+    }
+
     /// Lower-cased (SDAM-20), unless it is a path.
     fn host(&self, name: &str) -> Option<String> {
         self.text(name).map(ServerAddress::normalized)
@@ -106,6 +117,9 @@ impl<'a> Fields<'a> {
 
     /// The hosts, passives and arbiters of its set.
     fn members(&self) -> Result<[Vec<String>; 3], Cause> {
+        if self.is_ghost() {
+            return Ok([Vec::new(), Vec::new(), Vec::new()]);
+        }
         let lists = ["hosts", "passives", "arbiters"];
         let count: usize = lists.iter().map(|list| self.texts(list).count()).sum();
         if count > MOST_MEMBERS {
@@ -169,6 +183,24 @@ mod tests {
         ] {
             assert_eq!(read(&reply).server_type, server_type, "{reply:?}");
         }
+    }
+
+    #[test]
+    fn the_older_name_of_a_primary_counts_only_where_the_newer_is_missing_top_11() {
+        let both = |newer: bool, older: bool| {
+            read(&rawdoc! { "setName": "rs", "isWritablePrimary": newer, "ismaster": older, "secondary": true })
+                .server_type
+        };
+
+        assert_eq!((both(false, true), both(true, false)), (ServerType::RsSecondary, ServerType::RsPrimary));
+    }
+
+    #[test]
+    fn a_ghost_has_neither_a_set_s_name_nor_its_members_top_12() {
+        let ghost = read(&rawdoc! { "isreplicaset": true, "setName": "rs", "hosts": ["a:1"], "arbiters": ["b:1"] });
+
+        assert_eq!((ghost.server_type, ghost.set_name), (ServerType::RsGhost, None));
+        assert_eq!([ghost.hosts, ghost.passives, ghost.arbiters], [const { Vec::<String>::new() }; 3]);
     }
 
     #[test]

@@ -118,9 +118,11 @@ impl Monitor {
         }
     }
 
-    /// An application's error has made the server unknown: a check that fails now is not repeated at once (MON-9).
+    /// An application's error has made the server unknown: a check that fails now is not repeated at once (MON-9), and the
+    /// round-trip times begin anew (SDAM-22).
     pub fn mark_unknown(&mut self) {
         self.is_known = false;
+        self.round_trip_times.begin_anew();
     }
 
     /// Call this in a process that was forked (FORK-2): cancels the check under way, closes the parent's sockets,
@@ -299,6 +301,8 @@ impl Monitor {
         if self.is_known {
             description.round_trip_time = self.round_trip_times.average();
             description.min_round_trip_time = self.round_trip_times.min();
+        } else {
+            self.round_trip_times.begin_anew();
         }
         description.last_update_time = Some(self.now);
         let topology_version = description.topology_version;

@@ -11,11 +11,16 @@ const RECENT: usize = 10;
 pub struct RoundTripTimes {
     average: Option<Duration>,
     recent: VecDeque<Duration>,
+    /// Whether the next measurement takes the place of all earlier ones.
+    is_outdated: bool,
 }
 
 impl RoundTripTimes {
     /// Adds a measurement. The first is the average; from then on each new one counts for a fifth (SEL-1).
     pub fn add(&mut self, sample: Duration) {
+        if self.is_outdated {
+            self.reset();
+        }
         self.average = Some(match self.average {
             None => sample,
             Some(average) => (average - average / 5).saturating_add(sample / 5),
@@ -37,6 +42,12 @@ impl RoundTripTimes {
             0 | 1 => Duration::ZERO,
             _ => self.recent.iter().min().copied().unwrap_or_default(),
         }
+    }
+
+    /// The server became unknown: the next measurement begins anew (SDAM-22). Where a server streams, that comes after its next
+    /// description, which has the earlier ones: a far server without any would be chosen like a near one.
+    pub fn begin_anew(&mut self) {
+        self.is_outdated = true;
     }
 
     /// A check failed: earlier measurements mean nothing any more.

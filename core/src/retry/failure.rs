@@ -47,7 +47,7 @@ pub enum FailureKind {
     NotSentInTime,
     /// In the client: the command cannot be written, the client is closed.
     Client,
-    /// The connection was lost, or there was no reply in time. The command may have been carried out.
+    /// The connection was lost, or there was no reply in time, or none that can be used. The command may have been carried out.
     Network,
     /// The server replied with an error.
     Server {
@@ -167,7 +167,10 @@ pub fn refuses_transaction_numbers(code: Option<i32>, message: &str) -> bool {
     code == Some(refusal) && message.starts_with(beginning)
 }
 
-/// What an application is told of a server without retryable writes (RTY-12).
+/// What an application is told of a server without transactions, instead of that server's words about transaction numbers.
+pub const NO_TRANSACTIONS: &str = "transactions need a replica set or a sharded cluster, and this server stands alone: to try them with one server, start it with --replSet and run rs.initiate()";
+
+/// What an application is told of a server without retryable writes, outside of transactions (RTY-12).
 pub const NO_RETRYABLE_WRITES: &str = "This MongoDB deployment does not support retryable writes. Please add retryWrites=false to your connection string.";
 
 impl ErrorLabel {

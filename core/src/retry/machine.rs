@@ -4,8 +4,7 @@
 //! | operation | the error to report |
 //! |---|---|
 //! | read | the latest one of a server or of the network; client-side errors only if there is no other (RTY-10) |
-//! | write | the latest one of an attempt that was sent, without NoWritesPerformed; if there is none, the first one (RTY-11) |
-//! | other | the latest one of a server or of the network, as for a read |
+//! | any other | the latest one of an attempt that was sent, without NoWritesPerformed; if there is none, the first one (RTY-11, BP-11) |
 //!
 //! A failed selection is reported only if it was the first attempt (RTY-9).
 
@@ -203,15 +202,18 @@ impl Retry {
     /// Whether the failure's error is the one to report from here on.
     fn rate(&mut self, failure: &Failure) -> Which {
         let wrote_nothing = failure.labels.has(ErrorLabel::NoWritesPerformed);
-        let replaces = match (self.retryability, failure.kind) {
-            (Retryability::Write, _) => failure.is_of_sent_command() && !wrote_nothing,
-            // A pool that another operation's error has cleared says less than the error of an attempt.
-            (
-                _,
-                FailureKind::Selection | FailureKind::NotSentInTime | FailureKind::Client | FailureKind::PoolCleared,
-            ) => false,
-            (_, FailureKind::Establish(_) | FailureKind::Network) => true,
-            (_, FailureKind::Server { .. } | FailureKind::WriteConcern { .. }) => true,
+        let replaces = if self.retryability.reads() {
+            match failure.kind {
+                // A pool that another operation's error has cleared says less than the error of an attempt.
+                FailureKind::Selection
+                | FailureKind::NotSentInTime
+                | FailureKind::Client
+                | FailureKind::PoolCleared => false,
+                FailureKind::Establish(_) | FailureKind::Network => true,
+                FailureKind::Server { .. } | FailureKind::WriteConcern { .. } => true,
+            }
+        } else {
+            failure.is_of_sent_command() && !wrote_nothing
         };
         let had_failed = core::mem::replace(&mut self.has_failed, true);
         if replaces || !had_failed { Which::This } else { Which::Earlier }

@@ -4,36 +4,11 @@
 //! servers offer for writes of single documents. Any other command is repeated only if an overloaded server refused it
 //! before it did anything (BP-9).
 
-#[cfg(feature = "wire")]
-use bson::{RawBsonRef, RawDocument};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 #[cfg(feature = "wire")]
-use crate::connection::{ClientField, Outline};
-#[cfg(feature = "wire")]
-use crate::server::has_output;
-
-/// How an element of a write says that it concerns several documents.
-#[cfg(feature = "wire")]
-#[derive(Clone, Copy)]
-enum Several {
-    IfTrue(&'static str),
-    UnlessOne(&'static str),
-}
-
-/// What a command does, by its name.
-#[cfg(feature = "wire")]
-#[derive(Clone, Copy)]
-enum Kind {
-    /// It reads (RTY-2). `aggregate` does unless it writes its result.
-    Read,
-    /// It writes single documents (RTY-4), or several by the field of an element of the array.
-    NumberedWrite(Option<(&'static str, Several)>),
-    /// It writes, and has no transaction number.
-    OtherWrite,
-    Other,
-}
+use crate::connection::{ClientField, Effect, Outline};
 
 /// Whether a command may be sent again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,60 +69,47 @@ pub enum OnceReason {
 
 #[cfg(feature = "wire")]
 impl Retryability {
-    /// That of a command, by its own fields. `acknowledged` says whether it wants a reply and its write concern is not `w: 0`.
+    /// That of a command, by its own fields and sequences. `acknowledged` says whether it wants a reply and its write concern is not
+    /// `w: 0`.
     pub fn of_command(command: &Outline<'_>, acknowledged: bool) -> Self {
-        let (name, kind) = (command.name, Kind::named(command.name));
-        let once = |option, reason| Self::OverloadOnly { option, reason };
-        let has_output = has_output(name, command.body);
-        let writes = has_output || matches!(kind, Kind::NumberedWrite(_) | Kind::OtherWrite);
-        let option = match (kind, name) {
-            _ if writes => RetryOption::Writes,
-            (Kind::Read, _) | (_, "getMore" | "mapReduce") => RetryOption::Reads,
-            (Kind::NumberedWrite(_) | Kind::OtherWrite | Kind::Other, _) => RetryOption::Both,
+        let option = match command.effect() {
+            Effect::Reads | Effect::ReadsOnce => RetryOption::Reads,
+            Effect::WritesDocuments(_) | Effect::WritesResult | Effect::Writes => RetryOption::Writes,
+            Effect::Unknown => RetryOption::Both,
         };
-        if command.has(ClientField::Autocommit) {
-            return once(option, OnceReason::InTransaction);
-        }
-        match kind {
-            _ if writes && !acknowledged => once(option, OnceReason::Unacknowledged),
-            Kind::NumberedWrite(Some((array, several))) if several.concerns(command.body, array) => {
-                once(option, OnceReason::SeveralDocuments)
+        let once = |reason| Self::OverloadOnly { option, reason };
+        match command.effect() {
+            _ if command.has(ClientField::Autocommit) => once(OnceReason::InTransaction),
+            _ if option == RetryOption::Writes && !acknowledged => once(OnceReason::Unacknowledged),
+            Effect::Reads => Self::Read,
+            Effect::ReadsOnce if command.name == "getMore" => once(OnceReason::GetMore),
+            Effect::WritesResult => once(OnceReason::Output),
+            Effect::WritesDocuments(Some(items)) if command.concerns_several(items) => {
+                once(OnceReason::SeveralDocuments)
             }
-            Kind::NumberedWrite(_) => Self::Write,
-            _ if name == "getMore" => once(option, OnceReason::GetMore),
-            _ if has_output => once(option, OnceReason::Output),
-            Kind::Read => Self::Read,
-            Kind::OtherWrite | Kind::Other => once(option, OnceReason::OtherCommand),
-        }
-    }
-}
-
-#[cfg(feature = "wire")]
-impl Kind {
-    fn named(name: &str) -> Self {
-        match name {
-            "aggregate" | "count" | "distinct" | "find" | "listCollections" | "listDatabases" | "listIndexes" => {
-                Self::Read
-            }
-            "insert" | "findAndModify" | "findandmodify" => Self::NumberedWrite(None),
-            "update" => Self::NumberedWrite(Some(("updates", Several::IfTrue("multi")))),
-            "delete" => Self::NumberedWrite(Some(("deletes", Several::UnlessOne("limit")))),
-            "bulkWrite" => Self::NumberedWrite(Some(("ops", Several::IfTrue("multi")))),
-            "collMod"
-            | "convertToCapped"
-            | "create"
-            | "createIndexes"
-            | "createSearchIndexes"
-            | "drop"
-            | "dropDatabase"
-            | "dropIndexes"
-            | "renameCollection" => Self::OtherWrite,
-            _ => Self::Other,
+            Effect::WritesDocuments(_) => Self::Write,
+            Effect::ReadsOnce | Effect::Writes | Effect::Unknown => once(OnceReason::OtherCommand),
         }
     }
 }
 
 impl Retryability {
+    /// Whether the command is known to read. The errors of any other are reported as those of a write (BP-11).
+    pub(super) fn reads(self) -> bool {
+        match self {
+            Self::Read | Self::OverloadOnly { option: RetryOption::Reads, .. } => true,
+            Self::Write | Self::OverloadOnly { option: RetryOption::Writes | RetryOption::Both, .. } => false,
+        }
+    }
+
+    /// Whether the command is known to write, so that errors of single writes fail it.
+    pub fn writes(self) -> bool {
+        match self {
+            Self::Write | Self::OverloadOnly { option: RetryOption::Writes, .. } => true,
+            Self::Read | Self::OverloadOnly { option: RetryOption::Reads | RetryOption::Both, .. } => false,
+        }
+    }
+
     /// The same command for a caller that wants it to run once: as for the helpers that run any command (RTY-2).
     #[must_use]
     pub fn once(self) -> Self {
@@ -170,32 +132,17 @@ impl Retryability {
     }
 }
 
-#[cfg(feature = "wire")]
-impl Several {
-    fn concerns(self, body: &RawDocument, array: &str) -> bool {
-        let mut elements = body.get_array(array).ok().into_iter().flatten();
-        // What cannot be read may concern several.
-        elements.any(|element| match (self, element.map(RawBsonRef::as_document)) {
-            (Self::IfTrue(field), Ok(Some(element))) => {
-                element.get(field).map_or(true, |value| value.is_some_and(|value| value.as_bool() != Some(false)))
-            }
-            (Self::UnlessOne(field), Ok(Some(element))) => {
-                element.get(field).ok().flatten().and_then(crate::wire::integer).is_none_or(|limit| limit != 1)
-            }
-            (_, Ok(None) | Err(_)) => true,
-        })
-    }
-}
-
 #[cfg(test)]
 #[cfg(feature = "wire")]
 mod tests {
     use alloc::vec;
+    use alloc::vec::Vec;
 
-    use bson::{RawDocumentBuf, rawdoc};
+    use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
     use super::*;
     use crate::connection::Command;
+    use crate::wire::{Flags, Limits, Message, MessageIds, MessageWriter};
 
     fn of(body: &RawDocument) -> Retryability {
         Retryability::of_command(&Outline::of(&Command::new("db", body)), true)
@@ -287,6 +234,30 @@ mod tests {
             Retryability::of_command(&Outline::of(&Command::new("db", &rawdoc! { "insert": "c" })), false);
         let reason = OnceReason::Unacknowledged;
         assert_eq!(unacknowledged, Retryability::OverloadOnly { option: RetryOption::Writes, reason });
+    }
+
+    #[test]
+    fn a_write_is_judged_by_its_document_sequences_too_rty_4() {
+        let reason = |body: &RawDocument, field: &str, item: &RawDocument| {
+            let mut bytes = Vec::new();
+            let (limits, ids) = (Limits::DEFAULT, MessageIds::request(1));
+            let mut writer = MessageWriter::begin(&mut bytes, ids, Flags::NONE, body, &[], &limits).unwrap();
+            writer.sequence(field, [item]).unwrap();
+            writer.finish();
+            let message = Message::decode(&bytes, &limits).unwrap();
+            let sequences: Vec<_> = message.sequences().collect();
+            let command = Command { sequences: &sequences, ..Command::new("db", body) };
+            match Retryability::of_command(&Outline::of(&command), true) {
+                Retryability::OverloadOnly { reason, .. } => Some(reason),
+                Retryability::Read | Retryability::Write => None,
+            }
+        };
+        let update = rawdoc! { "update": "c" };
+
+        let several = Some(OnceReason::SeveralDocuments);
+        assert_eq!(reason(&update, "updates", &rawdoc! { "q": {}, "u": {}, "multi": true }), several);
+        assert_eq!(reason(&rawdoc! { "delete": "c" }, "deletes", &rawdoc! { "q": {}, "limit": 0 }), several);
+        assert_eq!(reason(&update, "updates", &rawdoc! { "q": {}, "u": {} }), None);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf, cstr};
+use bson::raw::CStr;
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
 
 use crate::connection::Command;
 use crate::pool::{Cause, ConnectionId};
@@ -111,12 +112,20 @@ impl SentCommand {
         self
     }
 
-    /// The whole document of `command`, for its event; `declaration` are the fields of the server's API.
+    /// The whole document of `command`, for its event: its sequences are arrays there. `declaration` are the fields of the server's
+    /// API.
     pub fn document(&self, command: &Command<'_>, declaration: Option<&RawDocument>) -> RawDocumentBuf {
         if self.is_sensitive {
             return RawDocumentBuf::new();
         }
         let mut document = command.body.to_owned();
+        for sequence in command.sequences {
+            // An identifier cannot have a NUL: it ends with one.
+            let Ok(field) = <&CStr>::try_from(sequence.identifier) else { continue };
+            let mut items = RawArrayBuf::new();
+            sequence.documents().for_each(|item| items.push(item));
+            document.append(field, items);
+        }
         document.append(cstr!("$db"), command.database);
         declaration.map(Field::All).iter().chain(command.fields).for_each(|field| field.append_to(&mut document));
         if let Some(limit) = command.max_time {
@@ -171,11 +180,12 @@ fn is_sensitive(name: &str, body: &RawDocument) -> bool {
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
+    use alloc::vec::Vec;
 
     use bson::rawdoc;
 
     use super::*;
-    use crate::wire::CommandReply;
+    use crate::wire::{CommandReply, Flags, Limits, Message, MessageIds, MessageWriter};
 
     fn sent(body: &RawDocument) -> SentCommand {
         SentCommand::new(&Command::new("db", body), None, serde_json::from_str("1").unwrap(), None, None)
@@ -192,6 +202,22 @@ mod tests {
         let document = sent(&ping).document(&command, Some(&rawdoc! { "apiVersion": "1" }));
 
         assert_eq!(document, rawdoc! { "ping": 1, "$db": "db", "apiVersion": "1", "lsid": 5, "maxTimeMS": 7_i64 });
+    }
+
+    #[test]
+    fn the_document_sequences_of_a_command_are_shown_as_arrays() {
+        let (insert, mut bytes) = (rawdoc! { "insert": "c" }, Vec::new());
+        let (limits, ids) = (Limits::DEFAULT, MessageIds::request(1));
+        let mut writer = MessageWriter::begin(&mut bytes, ids, Flags::NONE, &insert, &[], &limits).unwrap();
+        writer.sequence("documents", [&*rawdoc! { "_id": 1 }, &*rawdoc! { "_id": 2 }]).unwrap();
+        writer.finish();
+        let message = Message::decode(&bytes, &limits).unwrap();
+        let sequences: Vec<_> = message.sequences().collect();
+        let command = Command { sequences: &sequences, ..Command::new("db", &insert) };
+
+        let document = sent(&insert).document(&command, None);
+
+        assert_eq!(document, rawdoc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }], "$db": "db" });
     }
 
     #[test]

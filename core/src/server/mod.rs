@@ -11,7 +11,7 @@
 //! | `reaction`, `operation_error` | what an error says of the server |
 //! | `disbelief` | how often an outdated answer is ignored |
 //! | `command_event` | the events of commands |
-//! | `command_defaults` | what a client's options add to commands |
+//! | `command_defaults` | the concerns and the read preference of a client's options |
 
 pub mod reaction;
 
@@ -29,10 +29,8 @@ use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "wire")]
-pub(crate) use self::command_defaults::has_output;
-#[cfg(feature = "wire")]
 pub use self::command_defaults::{
-    CommandDefaults, ReadsBy, sent_read_preference, takes_read_concern, takes_read_preference, write_concern_document,
+    CommandDefaults, is_acknowledged, sent_read_preference, wants_no_reply, write_concern, write_concern_document,
 };
 #[cfg(feature = "wire")]
 pub use self::command_event::{CommandEvent, SentCommand};

@@ -23,7 +23,7 @@ pub struct OperationError {
     pub state_change: Option<StateChange>,
     /// The server's version of its topology at that moment: an older version changes nothing (SDAM-6).
     pub topology_version: Option<TopologyVersion>,
-    /// Whether it is labelled SystemOverloadedError, and therefore speaks of load alone.
+    /// Whether it is labelled SystemOverloadedError: unless it announces a change of state, it speaks of load alone.
     pub is_overload: bool,
 }
 

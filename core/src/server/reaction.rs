@@ -3,12 +3,13 @@
 //! | error | server | pool | monitor |
 //! |---|---|---|---|
 //! | of a connection that a clear has made stale, or older than what is known | | | |
-//! | labelled SystemOverloadedError | | | |
+//! | establishing: labelled SystemOverloadedError | | | |
 //! | establishing: any other | unknown | cleared | breaks off its check |
-//! | operation: network timeout | | | |
-//! | operation: other network error | unknown | cleared | breaks off its check |
 //! | operation: the server is shutting down | unknown | cleared | checks soon |
 //! | operation: the server is no primary, or recovering | unknown | | checks soon |
+//! | operation: labelled SystemOverloadedError, without a change of state | | | |
+//! | operation: network timeout | | | |
+//! | operation: other network error | unknown | cleared | breaks off its check |
 //! | operation: another error of the server's, a broken reply | | | |
 //! | load-balanced, before the service is known | | | |
 //! | load-balanced, otherwise | | the service's part, where the pool would be cleared | |
@@ -53,9 +54,9 @@ pub fn to_establish_error(error: &EstablishError, circumstances: Circumstances) 
 /// The reactions to an operation that failed on an established connection.
 pub fn to_operation_error(error: &OperationError, circumstances: Circumstances) -> Reactions {
     let reactions = match (error.fault, error.state_change) {
-        _ if error.is_overload => Reactions::default(),
         (_, Some(StateChange::ShuttingDown)) => Reactions { clear: true, ..CHANGED },
         (_, Some(StateChange::NotWritablePrimary | StateChange::Recovering)) => CHANGED,
+        (_, None) if error.is_overload => Reactions::default(),
         (Fault::Network, None) => GONE,
         // SDAM-9: a slow operation says nothing about the others.
         (Fault::Timeout | Fault::Server { .. } | Fault::Other, None) => Reactions::default(),
@@ -141,10 +142,20 @@ mod tests {
     }
 
     #[test]
-    fn an_overload_says_nothing_else_of_the_server() {
-        let overload = OperationError { is_overload: true, ..change(StateChange::ShuttingDown) };
+    fn an_overload_of_an_operation_says_nothing_of_the_server() {
+        let overload = OperationError { is_overload: true, ..operation(Fault::Network) };
 
         assert_eq!(to_operation_error(&overload, FRESH), Reactions::default());
+    }
+
+    #[test]
+    fn a_state_change_counts_though_its_error_is_labelled_as_overload_sdam_14_sdam_15() {
+        for state_change in [StateChange::ShuttingDown, StateChange::Recovering, StateChange::NotWritablePrimary] {
+            let plain = change(state_change);
+            let labelled = OperationError { is_overload: true, ..plain.clone() };
+
+            assert_eq!(to_operation_error(&labelled, FRESH), to_operation_error(&plain, FRESH), "{state_change:?}");
+        }
     }
 
     #[test]

@@ -25,9 +25,7 @@ impl ClusterTime {
 
     /// `$clusterTime` of a reply.
     pub fn of_reply(reply: &RawDocument) -> Option<&RawDocument> {
-        const DOCUMENT: u8 = 0x03;
-        let element = elements(reply).map_while(Result::ok).find(|element| element.name == b"$clusterTime")?;
-        RawDocument::from_bytes(element.value).ok().filter(|_| element.tag == DOCUMENT)
+        elements(reply).map_while(Result::ok).find(|element| element.name == b"$clusterTime")?.document()
     }
 
     /// The document to send.

@@ -13,7 +13,10 @@
 //! | `snapshot` | the time that a snapshot session reads at |
 //! | `transaction`, `transaction_options` | a session's transaction, and its options |
 //! | `with_transaction` | when to repeat a transaction that failed |
+//! | `along` | what goes along with a command |
 
+#[cfg(feature = "wire")]
+mod along;
 #[cfg(feature = "wire")]
 mod causality;
 #[cfg(feature = "wire")]
@@ -29,6 +32,8 @@ mod transaction_options;
 mod with_transaction;
 
 #[cfg(feature = "wire")]
+pub use self::along::{Along, Composed, PLACES, Part, ReadsBy, compose, takes_session};
+#[cfg(feature = "wire")]
 pub use self::causality::Causality;
 #[cfg(feature = "wire")]
 pub use self::cluster_time::ClusterTime;
@@ -37,7 +42,9 @@ pub use self::server_session::{ServerSession, SessionId};
 #[cfg(feature = "wire")]
 pub use self::snapshot::Snapshot;
 #[cfg(feature = "wire")]
-pub use self::transaction::{Ending, Transaction, TransactionCommand, TransactionError, TransactionState};
+pub use self::transaction::{
+    BegunCommand, Ending, Transaction, TransactionCommand, TransactionError, TransactionState,
+};
 #[cfg(feature = "wire")]
 pub use self::transaction_options::TransactionOptions;
 pub use self::with_transaction::{AfterFailure, WithTransaction};

@@ -34,6 +34,9 @@ const WRITE_CONCERN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The code of an operation that took longer than `maxTimeMS`.
 const MAX_TIME_MS_EXPIRED: i32 = 50;
 
+/// The longest `recoveryToken` that is kept and sent: the name of a shard takes few bytes.
+const MAX_RECOVERY_TOKEN: usize = 4096;
+
 /// Codes of write concerns that no time will satisfy: UnknownReplWriteConcern and UnsatisfiableWriteConcern (TXN-5).
 const UNSATISFIABLE: [i32; 2] = [79, 100];
 
@@ -105,6 +108,11 @@ pub enum TransactionError {
     /// A command with a read concern of its own (TXN-2).
     #[error("Cannot set read concern after starting a transaction; set it when the transaction starts")]
     ReadConcern,
+    /// An operation with a limit of time of its own, where `with_transaction` has one (CSOT-27).
+    #[error(
+        "operations in with_transaction have what is left of its limit; leave out their own, or give with_transaction none"
+    )]
+    OwnLimit,
     /// A command with a write concern of its own.
     #[error("Cannot set write concern after starting a transaction; set it when the transaction starts")]
     WriteConcern,
@@ -121,6 +129,25 @@ pub struct Transaction {
     recovery_token: Option<RawDocumentBuf>,
     /// Whether a commit was sent that may have taken effect (TXN-7).
     may_be_committed: bool,
+    /// The number of commands that were begun in the session's transactions.
+    begun: u64,
+}
+
+/// A command of a transaction that was begun. One that was not sent, or that an overloaded server refused, is
+/// [taken back](Transaction::take_back).
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a command that was not sent has to be taken back"]
+pub struct BegunCommand {
+    number: u64,
+    is_first: bool,
+    pins: bool,
+}
+
+impl BegunCommand {
+    /// Whether it starts the transaction at the server.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
 }
 
 impl Transaction {
@@ -135,7 +162,7 @@ impl Transaction {
         if options.write_concern.as_ref().is_some_and(|concern| concern.w == Some(W::Members(0))) {
             return Err(TransactionError::Unacknowledged);
         }
-        *self = Self { state: TransactionState::Starting, options, ..Self::default() };
+        *self = Self { state: TransactionState::Starting, options, begun: self.begun, ..Self::default() };
         Ok(())
     }
 
@@ -159,17 +186,10 @@ impl Transaction {
         self.pinned_to.as_ref()
     }
 
-    /// The first command has got a connection to this mongos or load balancer (PIN-4).
-    pub fn pin(&mut self, address: &ServerAddress) {
-        if self.is_open() && self.pinned_to.is_none() {
-            self.pinned_to = Some(address.clone());
-        }
-    }
-
     /// An operation outside of a transaction begins in the session (PIN-5).
     pub fn leave(&mut self) {
         if !self.is_open() {
-            *self = Self::default();
+            *self = Self { begun: self.begun, ..Self::default() };
         }
     }
 
@@ -178,20 +198,31 @@ impl Transaction {
         self.pinned_to = None;
     }
 
-    /// A command of it is about to be sent. Returns whether it is the first, which starts the transaction at the server.
-    #[must_use]
-    pub fn begin_command(&mut self) -> bool {
+    /// A command of it is about to be sent. The first one starts the transaction at the server, and binds it to `router`, the mongos or
+    /// load balancer that it has got a connection to (PIN-4).
+    pub fn begin_command(&mut self, router: Option<&ServerAddress>) -> BegunCommand {
         let is_first = self.state == TransactionState::Starting;
         if is_first {
             (self.state, self.was_sent) = (TransactionState::InProgress, true);
         }
-        is_first
+        let router = router.filter(|_| self.is_open() && self.pinned_to.is_none());
+        if let Some(router) = router {
+            self.pinned_to = Some(router.clone());
+        }
+        self.begun += 1;
+        BegunCommand { number: self.begun, is_first, pins: router.is_some() }
     }
 
-    /// The first command was not sent, or an overloaded server refused it: the next one is the first (TXN-8).
-    pub fn undo_first_command(&mut self) {
-        if self.state == TransactionState::InProgress {
-            (self.state, self.was_sent) = (TransactionState::Starting, false);
+    /// The command was not sent, or an overloaded server refused it. If it was the first, so is the next one, which may go to another
+    /// mongos (TXN-8). Where another command was begun since, nothing changes.
+    pub fn take_back(&mut self, command: BegunCommand) {
+        let BegunCommand { number, is_first, pins } = command;
+        if !is_first || number != self.begun || self.state != TransactionState::InProgress {
+            return;
+        }
+        (self.state, self.was_sent) = (TransactionState::Starting, false);
+        if pins {
+            self.unpin();
         }
     }
 
@@ -272,7 +303,9 @@ impl Transaction {
 
     /// A reply to one of its commands came. A mongos names where the transaction can be ended (PIN-7).
     pub fn handle_reply(&mut self, reply: &RawDocument) {
-        if let Ok(token) = reply.get_document("recoveryToken") {
+        if let Ok(token) = reply.get_document("recoveryToken")
+            && token.as_bytes().len() <= MAX_RECOVERY_TOKEN
+        {
             self.recovery_token = Some(token.to_owned());
         }
     }

@@ -13,7 +13,7 @@ fn started() -> Transaction {
 
 fn in_progress() -> Transaction {
     let mut transaction = started();
-    assert!(transaction.begin_command());
+    assert!(transaction.begin_command(None).is_first());
     transaction
 }
 
@@ -23,7 +23,7 @@ fn failure(kind: FailureKind) -> Failure {
 
 fn fields_of(transaction: &mut Transaction, command: TransactionCommand) -> RawDocumentBuf {
     let mut fields = RawDocumentBuf::new();
-    let is_first = command == TransactionCommand::Operation && transaction.begin_command();
+    let is_first = command == TransactionCommand::Operation && transaction.begin_command(None).is_first();
     transaction.append_fields(&mut fields, command, is_first, None);
     fields
 }
@@ -57,12 +57,39 @@ fn a_causally_consistent_session_s_time_goes_along_with_the_first_command_txn_2(
 }
 
 #[test]
-fn a_first_command_that_an_overloaded_server_refused_is_the_first_again_txn_8() {
-    let mut transaction = in_progress();
+fn a_first_command_that_is_taken_back_leaves_nothing_behind_txn_8() {
+    let mut transaction = started();
+    let refused = transaction.begin_command(Some(&mongos()));
 
-    transaction.undo_first_command();
+    transaction.take_back(refused);
 
-    assert!(transaction.begin_command());
+    assert_eq!((transaction.state(), transaction.pinned_to()), (TransactionState::Starting, None));
+    assert!(transaction.begin_command(None).is_first());
+}
+
+#[test]
+fn only_the_latest_command_is_taken_back_txn_8() {
+    let mut transaction = started();
+    let first = transaction.begin_command(Some(&mongos()));
+    let second = transaction.begin_command(Some(&mongos()));
+
+    transaction.take_back(first);
+    transaction.take_back(second);
+
+    assert_eq!((transaction.state(), transaction.pinned_to()), (TransactionState::InProgress, Some(&mongos())));
+}
+
+#[test]
+fn a_command_of_an_earlier_transaction_takes_nothing_back() {
+    let mut transaction = started();
+    let earlier = transaction.begin_command(None);
+    assert_eq!(transaction.abort(), Ok(Ending::Send));
+    transaction.start(TransactionOptions::default()).unwrap();
+    let _ = transaction.begin_command(None);
+
+    transaction.take_back(earlier);
+
+    assert_eq!(transaction.state(), TransactionState::InProgress);
 }
 
 #[test]
@@ -118,7 +145,7 @@ fn a_repeated_commit_waits_for_a_majority_txn_7() {
     let mut plain = in_progress();
     let mut own = Transaction::default();
     own.start(WriteConcern { w: Some(W::Members(1)), journal: None, timeout }.into()).unwrap();
-    let _ = own.begin_command();
+    let _ = own.begin_command(None);
     for transaction in [&mut plain, &mut own] {
         assert_eq!(transaction.commit(), Ok(Ending::Send));
     }
@@ -189,7 +216,7 @@ fn the_result_of_a_commit_is_unknown_unless_the_server_has_decided_txn_5() {
 fn a_pin_lasts_until_an_error_says_that_another_mongos_may_go_on_pin_5() {
     let pinned = || {
         let mut transaction = in_progress();
-        transaction.pin(&mongos());
+        let _ = transaction.begin_command(Some(&mongos()));
         transaction
     };
     let (transient, unknown) = (
@@ -214,7 +241,7 @@ fn a_pin_lasts_until_an_error_says_that_another_mongos_may_go_on_pin_5() {
 #[test]
 fn a_commit_keeps_the_pin_and_an_abort_and_what_follows_lift_it_pin_5_pin_6() {
     let mut transaction = in_progress();
-    transaction.pin(&mongos());
+    let _ = transaction.begin_command(Some(&mongos()));
 
     assert_eq!(transaction.commit(), Ok(Ending::Send));
     transaction.handle_success(TransactionCommand::Commit);
@@ -237,4 +264,15 @@ fn the_latest_recovery_token_goes_along_with_the_end_pin_7() {
     assert_eq!(fields, rawdoc! { "autocommit": false, "recoveryToken": { "recoveryShardId": "b" } });
     transaction.start(TransactionOptions::default()).unwrap();
     assert_eq!(transaction.recovery_token, None);
+}
+
+#[test]
+fn a_recovery_token_that_no_mongos_would_send_is_not_kept_pin_7() {
+    let mut transaction = in_progress();
+    transaction.handle_reply(&rawdoc! { "recoveryToken": { "shard": "a" } });
+    transaction.handle_reply(&rawdoc! { "recoveryToken": { "shard": "x".repeat(MAX_RECOVERY_TOKEN) } });
+
+    let fields = fields_of(&mut transaction, TransactionCommand::Commit);
+
+    assert_eq!(fields.get_document("recoveryToken").unwrap(), &*rawdoc! { "shard": "a" });
 }

@@ -27,7 +27,8 @@ const MAX_BACKOFF: Duration = Duration::from_millis(500);
 /// The attempts at one transaction.
 #[derive(Clone, Debug)]
 pub struct WithTransaction {
-    ends_at: Instant,
+    /// `None`: never.
+    ends_at: Option<Instant>,
     random: Random,
     /// The attempts that failed.
     failed: u32,
@@ -49,7 +50,12 @@ pub enum AfterFailure {
 impl WithTransaction {
     /// The first attempt begins. It is tried until `deadline`, or for two minutes. `seed` is the chance of the pauses.
     pub fn new(now: Instant, deadline: Option<Instant>, seed: u64) -> Self {
-        Self { ends_at: deadline.unwrap_or(now + PATIENCE), random: Random::new(seed), failed: 0 }
+        Self { ends_at: Some(deadline.unwrap_or(now + PATIENCE)), random: Random::new(seed), failed: 0 }
+    }
+
+    /// The first attempt begins, and there is no limit to the others: timeoutMS is 0 (CSOT-2).
+    pub fn without_limit(seed: u64) -> Self {
+        Self { ends_at: None, random: Random::new(seed), failed: 0 }
     }
 
     /// The callback has failed. The caller has aborted the transaction.
@@ -60,7 +66,7 @@ impl WithTransaction {
     /// The commit has failed. `is_max_time`: the server took longer than it was allowed to.
     pub fn after_commit(&mut self, now: Instant, labels: Labels, is_max_time: bool) -> AfterFailure {
         if labels.has(ErrorLabel::UnknownTransactionCommitResult) && !is_max_time {
-            return if now < self.ends_at { AfterFailure::RetryCommit } else { AfterFailure::RaiseTimeout };
+            return if self.lasts_at(now) { AfterFailure::RetryCommit } else { AfterFailure::RaiseTimeout };
         }
         self.after_callback(now, labels)
     }
@@ -68,7 +74,11 @@ impl WithTransaction {
     fn retry(&mut self, now: Instant) -> AfterFailure {
         self.failed = self.failed.saturating_add(1);
         let at = now + self.backoff();
-        if at < self.ends_at { AfterFailure::RetryTransaction(at) } else { AfterFailure::RaiseTimeout }
+        if self.lasts_at(at) { AfterFailure::RetryTransaction(at) } else { AfterFailure::RaiseTimeout }
+    }
+
+    fn lasts_at(&self, at: Instant) -> bool {
+        self.ends_at.is_none_or(|end| at < end)
     }
 
     /// A pause by chance, up to a limit that grows with each attempt.
@@ -153,5 +163,14 @@ mod tests {
         assert_eq!(patient.after_callback(late, transient()), AfterFailure::RaiseTimeout);
         assert_eq!(patient.after_commit(late, unknown(), false), AfterFailure::RaiseTimeout);
         assert_eq!(hasty.after_callback(NOW + Duration::from_secs(1), transient()), AfterFailure::RaiseTimeout);
+    }
+
+    #[test]
+    fn without_a_limit_it_is_tried_for_ever_csot_2() {
+        let mut attempts = WithTransaction::without_limit(1);
+        let late = NOW + Duration::from_secs(100_000);
+
+        assert!(matches!(attempts.after_callback(late, transient()), AfterFailure::RetryTransaction(_)));
+        assert_eq!(attempts.after_commit(late, unknown(), false), AfterFailure::RetryCommit);
     }
 }

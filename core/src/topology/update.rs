@@ -241,10 +241,15 @@ impl Update {
         self.topology.add(added);
     }
 
-    /// The members that the server names. What is no address names no server.
+    /// The members that the server names. What is no address names no server, and no server names sockets of this host: only a seed
+    /// may be one.
     fn members(&self) -> impl Iterator<Item = ServerAddress> {
         let lists = [&self.server.hosts, &self.server.passives, &self.server.arbiters];
-        lists.into_iter().flatten().filter_map(|member| member.parse().ok())
+        let members = lists.into_iter().flatten().filter_map(|member| member.parse().ok());
+        members.filter(|member| match member {
+            ServerAddress::Tcp { .. } => true,
+            ServerAddress::Unix { .. } => self.topology.server(member).is_some(),
+        })
     }
 }
 
@@ -273,6 +278,22 @@ fn of_set(server: &ServerDescription) -> String {
 mod tests {
     use super::super::description::unknown;
     use super::*;
+
+    #[test]
+    fn a_server_that_names_a_socket_of_this_host_does_not_make_it_a_member() {
+        let [seed, other] = ["/run/seed.sock", "/run/other.sock"].map(|path| ServerAddress::Unix { path: path.into() });
+        for server_type in [ServerType::RsPrimary, ServerType::RsSecondary] {
+            let topology = TopologyDescription::of_servers(TopologyType::Unknown, [unknown(&seed)].into());
+            let mut member = ServerDescription::new(Arc::clone(&topology.servers[0].address), server_type);
+            member.set_name = Some("rs".into());
+            member.hosts = [&seed, &other, &ServerAddress::tcp("a", 1)].map(ToString::to_string).into();
+
+            let updated = topology.update(member, 1).unwrap().topology;
+
+            let addresses: Vec<_> = updated.servers.iter().map(|server| server.address.to_string()).collect();
+            assert_eq!(addresses, ["/run/seed.sock", "a:1"], "{server_type}");
+        }
+    }
 
     #[test]
     fn members_are_believed_that_name_servers_which_dns_has_listed_however_many_x_154() {

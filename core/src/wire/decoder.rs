@@ -11,7 +11,7 @@ use super::error::WireError;
 use super::header::{Header, OpCode};
 use super::limits::Limits;
 use super::op_compressed::Packed;
-use super::op_msg::Message;
+use super::op_msg::{Message, Sequences};
 use super::op_query::{Query, Reply};
 use super::spares::{KEPT, Lender, Spares};
 
@@ -20,6 +20,7 @@ use super::spares::{KEPT, Lender, Spares};
 pub struct Decoder {
     decompressor: Decompressor,
     plain: Vec<u8>,
+    sequences: Sequences,
 }
 
 /// A message, and how it came.
@@ -55,6 +56,11 @@ impl Decoder {
         Self::default()
     }
 
+    /// The same for messages that are replies: one with document sequences is refused before they are looked at.
+    pub fn of_replies() -> Self {
+        Self { sequences: Sequences::Refused, ..Self::default() }
+    }
+
     /// Decodes one whole message, compressed or not (COMP-5).
     pub fn decode<'a>(&'a mut self, frame: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, WireError> {
         self.decode_borrowing(frame, limits, &mut Spares::none())
@@ -84,7 +90,9 @@ impl Decoder {
         let content = match op_code {
             OpCode::Query => Content::Query(Query::decode(message, limits)?),
             OpCode::Reply => Content::Reply(Reply::decode(message, limits)?),
-            OpCode::Msg | OpCode::Compressed => Content::Message(Message::decode(message, limits)?),
+            OpCode::Msg | OpCode::Compressed => {
+                Content::Message(Message::read::<false>(message, limits, self.sequences)?)
+            }
         };
         Ok(Incoming { compressor, content })
     }

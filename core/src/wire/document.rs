@@ -6,8 +6,12 @@
 //! cannot fail. Whether a string is UTF-8 is left to the reader of a value, because servers have cut error messages in the
 //! middle of a character; [`validate_utf8`] checks that, too, for who decides by what a document contains.
 
-use bson::RawDocument;
+use alloc::vec::Vec;
+
+use bson::{RawDocument, RawDocumentBuf};
 use thiserror::Error;
+
+use super::header::patch_length;
 
 /// How deep documents and arrays may be nested, the outermost included; the server allows as many.
 pub const MAX_DEPTH: usize = 200;
@@ -181,6 +185,32 @@ pub(crate) struct Element<'a> {
     pub(crate) name: &'a [u8],
     /// The value's bytes.
     pub(crate) value: &'a [u8],
+}
+
+impl<'a> Element<'a> {
+    /// The value, if it is a document.
+    pub(crate) fn document(&self) -> Option<&'a RawDocument> {
+        const DOCUMENT: u8 = 0x03;
+        RawDocument::from_bytes(self.value).ok().filter(|_| self.tag == DOCUMENT)
+    }
+}
+
+/// `document` without the fields of this name. `None` if it is malformed.
+pub(crate) fn without(document: &RawDocument, name: &str) -> Option<RawDocumentBuf> {
+    let mut rest = Vec::from([0; 4]);
+    for element in elements(document) {
+        let element = element.ok()?;
+        if element.name != name.as_bytes() {
+            rest.push(element.tag);
+            rest.extend_from_slice(element.name);
+            rest.push(0);
+            rest.extend_from_slice(element.value);
+        }
+    }
+    rest.push(0);
+    let length = rest.len();
+    patch_length(&mut rest, 0, length);
+    RawDocumentBuf::from_bytes(rest).ok()
 }
 
 /// The top-level elements of `document`, for readers that ignore the insides of values.

@@ -87,6 +87,17 @@ pub enum WireError {
         /// The name, shortened to [`SHOWN`] bytes.
         identifier: String,
     },
+    /// A document sequence in a reply: only commands have them (MSG-2).
+    #[error("the message has document sequences, which only commands have")]
+    Sequences,
+    /// A document sequence whose name is longer than that of any field of a command.
+    #[error("the name of a document sequence, {identifier:?}, is longer than {max} bytes")]
+    LongIdentifier {
+        /// The name, shortened to [`SHOWN`] bytes.
+        identifier: String,
+        /// How many bytes are allowed.
+        max: usize,
+    },
     /// More sections than any command has.
     #[error("the message has more than {max} sections")]
     TooManySections {

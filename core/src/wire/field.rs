@@ -5,8 +5,7 @@
 
 use alloc::vec::Vec;
 
-use bson::raw::CStr;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf};
 
 use super::document;
 use super::error::{EncodeError, shown};
@@ -147,25 +146,20 @@ enum Names<'a> {
     Of(&'a RawDocument),
 }
 
-impl Field<'_> {
-    /// Appends it to a document.
+impl<'a> Field<'a> {
+    /// Appends it to a document. A name with a NUL is left out, because it is refused where the command is sent.
     pub fn append_to(&self, document: &mut RawDocumentBuf) {
-        let mut append = |name: &str, value: RawBsonRef<'_>| {
-            // A name with a NUL is refused where the command is sent.
-            if let Ok(name) = <&CStr>::try_from(name) {
-                document.append(name, value);
-            }
-        };
-        match *self {
-            Self::String(name, text) => append(name, RawBsonRef::String(text)),
-            Self::Boolean(name, value) => append(name, RawBsonRef::Boolean(value)),
-            Self::Int32(name, value) => append(name, RawBsonRef::Int32(value)),
-            Self::Int64(name, value) => append(name, RawBsonRef::Int64(value)),
-            Self::Document(name, value) => append(name, RawBsonRef::Document(value)),
-            Self::All(fields) => {
-                fields.iter().filter_map(Result::ok).for_each(|(name, value)| document.append(name, value));
-            }
+        let mut bytes = core::mem::take(document).into_bytes();
+        bytes.pop();
+        let before = bytes.len();
+        if self.append(&mut bytes).is_err() {
+            bytes.truncate(before);
         }
+        bytes.push(0);
+        let length = bytes.len();
+        patch_length(&mut bytes, 0, length);
+        // Its length and its last byte are right, and nothing else is looked at.
+        *document = RawDocumentBuf::from_bytes(bytes).unwrap_or_default();
     }
 
     /// How many bytes it takes, its name included.
@@ -182,11 +176,18 @@ impl Field<'_> {
         }
     }
 
-    /// Calls `read` with its name, or with each of them.
-    pub(crate) fn read_names(&self, mut read: impl FnMut(&[u8])) {
-        match self.names() {
-            Names::One(name) => read(name.as_bytes()),
-            Names::Of(fields) => document::elements(fields).map_while(Result::ok).for_each(|it| read(it.name)),
+    /// Calls `read` with its name, or with each of them, and with the value if that is a document.
+    pub(crate) fn read(&self, mut read: impl FnMut(&[u8], Option<&'a RawDocument>)) {
+        match *self {
+            Self::Document(name, value) => read(name.as_bytes(), Some(value)),
+            Self::All(fields) => {
+                for element in document::elements(fields).map_while(Result::ok) {
+                    read(element.name, element.document());
+                }
+            }
+            Self::String(name, _) | Self::Boolean(name, _) | Self::Int32(name, _) | Self::Int64(name, _) => {
+                read(name.as_bytes(), None);
+            }
         }
     }
 

@@ -72,7 +72,7 @@ pub(crate) use frame::is_tls_alert;
 pub use header::{HEADER_LEN, Header, MessageIds, OpCode};
 pub use limits::{DOCUMENT_ALLOWANCE, Limits};
 pub use op_compressed::unpack;
-pub use op_msg::{Documents, MAX_SECTIONS, Message, Sequence};
+pub use op_msg::{Documents, MAX_IDENTIFIER, MAX_SECTIONS, Message, Sequence};
 pub use op_msg_writer::MessageWriter;
 pub use op_query::{Query, Reply, encode_query, encode_reply};
 pub use reply::{CommandReply, ErrorFields, ServerError, integer};

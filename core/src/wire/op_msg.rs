@@ -29,6 +29,20 @@ pub(super) const SEQUENCE_LEN: usize = 4;
 /// cost a reader too much time.
 pub const MAX_SECTIONS: usize = 256;
 
+/// The longest name of a document sequence: a field of a command. Without a bound, comparing hundreds of names of many kilobytes would
+/// cost a reader as much.
+pub const MAX_IDENTIFIER: usize = 256;
+
+/// Whether a message may have document sequences.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Sequences {
+    /// It may: it is a command, or may be one.
+    #[default]
+    Allowed,
+    /// It may not: it is a reply.
+    Refused,
+}
+
 /// A whole, valid OP_MSG.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
@@ -52,23 +66,27 @@ pub struct Sequence<'a> {
 impl<'a> Message<'a> {
     /// Reads one whole message (MSG-2 to MSG-6).
     pub fn decode(message: &'a [u8], limits: &Limits) -> Result<Self, WireError> {
-        Self::read::<false>(message, limits)
+        Self::read::<false>(message, limits, Sequences::Allowed)
     }
 
     /// Like [`decode`](Self::decode), and every string of its documents, at every depth, has to be UTF-8: reading any value of
     /// the message cannot fail.
     pub fn decode_utf8(message: &'a [u8], limits: &Limits) -> Result<Self, WireError> {
-        Self::read::<true>(message, limits)
+        Self::read::<true>(message, limits, Sequences::Allowed)
     }
 
-    fn read<const UTF8: bool>(message: &'a [u8], limits: &Limits) -> Result<Self, WireError> {
+    pub(super) fn read<const UTF8: bool>(
+        message: &'a [u8],
+        limits: &Limits,
+        allowed: Sequences,
+    ) -> Result<Self, WireError> {
         let (header, mut cursor) = Header::split_of(OpCode::Msg, message, limits)?;
         let flags = Flags::from_bits(cursor.u32("the flags of an OP_MSG")?)?;
         let sections = match flags.contains(Flags::CHECKSUM_PRESENT) {
             true => verified(message, cursor.rest())?,
             false => cursor.rest(),
         };
-        let body = check_sections::<UTF8>(sections, limits)?;
+        let body = check_sections::<UTF8>(sections, limits, allowed)?;
         Ok(Self { header, flags, body, sections })
     }
 
@@ -131,7 +149,11 @@ fn verified<'a>(message: &[u8], rest: &'a [u8]) -> Result<&'a [u8], WireError> {
 }
 
 /// Checks all sections, in any order, and returns the body.
-fn check_sections<'a, const UTF8: bool>(sections: &'a [u8], limits: &Limits) -> Result<&'a RawDocument, WireError> {
+fn check_sections<'a, const UTF8: bool>(
+    sections: &'a [u8],
+    limits: &Limits,
+    allowed: Sequences,
+) -> Result<&'a RawDocument, WireError> {
     let mut cursor = Cursor::new(sections);
     let mut body = None;
     let mut count = 0;
@@ -144,9 +166,14 @@ fn check_sections<'a, const UTF8: bool>(sections: &'a [u8], limits: &Limits) -> 
         match cursor.u8("a section's kind")? {
             KIND_BODY if body.is_some() => return Err(WireError::TwoBodies),
             KIND_BODY => body = Some(cursor.document::<UTF8>(limits.document())?),
+            KIND_SEQUENCE if allowed == Sequences::Refused => return Err(WireError::Sequences),
             KIND_SEQUENCE => {
                 let mut sequence = split_sequence(&mut cursor)?;
                 let identifier = sequence.c_string("a document sequence's identifier")?;
+                if identifier.len() > MAX_IDENTIFIER {
+                    let identifier = shown(identifier);
+                    return Err(WireError::LongIdentifier { identifier, max: MAX_IDENTIFIER });
+                }
                 if sequences(before).any(|other| other.identifier == identifier) {
                     return Err(WireError::DuplicateIdentifier { identifier: shown(identifier) });
                 }

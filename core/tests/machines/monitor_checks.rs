@@ -343,6 +343,22 @@ fn a_failed_check_forgets_the_round_trip_times_and_ends_their_measurement_mon_11
 }
 
 #[test]
+fn a_server_that_becomes_unknown_is_measured_anew_sdam_22() {
+    let mut bench = polling();
+    bench.connect(Role::Check);
+    bench.pass(900);
+    bench.reply(Role::Check, &hello(), false);
+
+    bench.monitor.mark_unknown();
+    bench.pass(10_000);
+    bench.pass(10);
+    bench.reply(Role::Check, &hello(), false);
+
+    let [_, Finding::Description(second)] = bench.findings.as_slice() else { panic!("{:?}", bench.findings) };
+    assert_eq!(second.round_trip_time, Some(Duration::from_millis(10)));
+}
+
+#[test]
 fn the_description_has_the_round_trip_times_mon_11() {
     let mut bench = polling();
     bench.connect(Role::Check);

@@ -245,6 +245,23 @@ fn a_write_reports_the_latest_error_after_which_something_may_be_written_rty_11(
 }
 
 #[test]
+fn whatever_is_not_known_to_read_reports_its_errors_as_a_write_does_bp_11() {
+    let once = |option, reason| Retryability::OverloadOnly { option, reason };
+    let refused = Failure::new(FailureKind::Establish(Fault::Network));
+
+    for (retryability, reported) in [
+        (once(RetryOption::Writes, OnceReason::SeveralDocuments), Which::Earlier),
+        (RUNS_ONCE, Which::Earlier),
+        (once(RetryOption::Reads, OnceReason::GetMore), Which::This),
+    ] {
+        let mut retry = retry(policy(), retryability);
+        fail(&mut retry, &overload());
+
+        assert_eq!(fail(&mut retry, &refused).report, reported, "{retryability:?}");
+    }
+}
+
+#[test]
 fn the_client_labels_a_write_that_may_be_repeated_rty_5() {
     let mut off = policy();
     off.retry_writes = false;

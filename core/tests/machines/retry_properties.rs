@@ -57,9 +57,11 @@ impl Told {
     /// The failure that is reported after failure number `last`.
     fn reported(&self, last: usize) -> usize {
         let counts = |failure: &Failure| match self.retryability {
-            Retryability::Write => failure.is_of_sent_command() && !failure.labels.has(ErrorLabel::NoWritesPerformed),
-            Retryability::Read | Retryability::OverloadOnly { .. } => {
+            Retryability::Read | Retryability::OverloadOnly { option: RetryOption::Reads, .. } => {
                 !matches!(failure.kind, FailureKind::Selection | FailureKind::Client | FailureKind::PoolCleared)
+            }
+            Retryability::Write | Retryability::OverloadOnly { .. } => {
+                failure.is_of_sent_command() && !failure.labels.has(ErrorLabel::NoWritesPerformed)
             }
         };
         (0..=last).rev().find(|index| counts(&self.failures[*index].1)).unwrap_or(0)

@@ -3,8 +3,8 @@ use bson::{RawDocument, RawDocumentBuf, doc, rawdoc};
 use cmap_core::wire::document::{MAX_DEPTH, validate, validate_utf8};
 use cmap_core::wire::{
     Compression, CompressionError, Compressor, CompressorId, Content, Decoder, DocumentError, EncodeError, Field,
-    Flags, FrameReader, HEADER_LEN, Header, Limits, MAX_SECTIONS, Message, MessageIds, MessageWriter, OpCode, Query,
-    Reply, WireError, ZlibLevel, encode_query, encode_reply,
+    Flags, FrameReader, HEADER_LEN, Header, Limits, MAX_IDENTIFIER, MAX_SECTIONS, Message, MessageIds, MessageWriter,
+    OpCode, Query, Reply, SHOWN, WireError, ZlibLevel, encode_query, encode_reply,
 };
 
 const LIMITS: Limits = Limits::DEFAULT;
@@ -101,6 +101,24 @@ fn a_million_sections_are_refused_at_once() {
 
     assert_eq!(fault(&op_msg(0, &[&body(), &names.concat()])), WireError::TooManySections { max: MAX_SECTIONS });
     assert!(Message::decode(&op_msg(0, &[&body(), &names[1..].concat()]), &LIMITS).is_ok());
+}
+
+#[test]
+fn a_long_name_of_a_sequence_is_refused_before_others_are_compared_with_it() {
+    let name = "x".repeat(MAX_IDENTIFIER + 1);
+
+    let expected = WireError::LongIdentifier { identifier: "x".repeat(SHOWN), max: MAX_IDENTIFIER };
+    assert_eq!(fault(&op_msg(0, &[&body(), &sequence(&name, &[])])), expected);
+    assert!(Message::decode(&op_msg(0, &[&body(), &sequence(&name[1..], &[])]), &LIMITS).is_ok());
+}
+
+#[test]
+fn a_reply_with_sequences_is_refused_before_they_are_looked_at() {
+    let malformed = op_msg(0, &[&body(), &[1, 3, 0, 0, 0]]);
+
+    let refused = Decoder::of_replies().decode(&malformed, &LIMITS).unwrap_err();
+
+    assert_eq!(refused, WireError::Sequences);
 }
 
 #[test]

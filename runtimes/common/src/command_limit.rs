@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use cmap_core::connection::{ClientField, Command, Outline};
+use cmap_core::connection::{Addition, ClientField, Command, Outline};
 use cmap_core::options::ClientOptions;
 
 use crate::deadline::without_zero;
@@ -37,6 +37,11 @@ impl TimeLimit {
             Self::Socket(_) => self,
             Self::Operation(limit) | Self::Iteration(limit) | Self::Caller(limit) => Self::Iteration(limit),
         }
+    }
+
+    /// Whether it takes the place of `wtimeout`: that of an operation does (CSOT-3).
+    pub(crate) fn is_of_operation(self) -> bool {
+        !matches!(self, Self::Socket(_))
     }
 
     /// The time itself.
@@ -84,11 +89,11 @@ pub(crate) fn apply<'c>(
     Ok(command)
 }
 
-/// Whether the server's time limit for the command comes from elsewhere: its caller has set it, or the command belongs
-/// to a cursor, for which getMore takes none unless the cursor waits for data.
+/// Whether the server's time limit for the command comes from elsewhere: its caller has set it, or the command takes none. A getMore
+/// takes one only where its cursor waits for data.
 fn has_time_of_its_own(command: &Command<'_>) -> bool {
     let outline = Outline::of(command);
-    outline.name == "getMore" || outline.has(ClientField::MaxTime)
+    !outline.takes(Addition::MaxTime) || outline.has(ClientField::MaxTime)
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@ use std::future::Future;
 use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{Command, CommandError as NotSent, Description};
+use cmap_core::connection::{Command, CommandError as NotSent, Description, Outline, Peer};
 use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
-use cmap_core::server::{CommandDefaults, OperationError, ReadsBy, SentCommand};
+use cmap_core::server::{OperationError, SentCommand};
+use cmap_core::session::{Along, PLACES, ReadsBy, compose};
 use cmap_core::topology::ServerSelector;
-use cmap_core::wire::{CommandReply, Field, WriteFailure};
+use cmap_core::wire::{CommandReply, WriteFailure};
 
 use crate::command_limit::{self, TimeLimit};
 use crate::command_telling::{self, CommandTelling};
@@ -262,6 +263,10 @@ impl<R: Runtime> Connection<R> {
         self.socket.as_ref().map(|socket| socket.protocol().description())
     }
 
+    pub(crate) fn peer(&self) -> Peer {
+        self.description().map(Description::peer).unwrap_or_default()
+    }
+
     /// Whether the server still listens, as far as can be seen without asking it: it has not hung up. A connection that is not
     /// alive takes no more commands, and is closed when it is dropped.
     pub fn is_alive(&mut self) -> bool {
@@ -300,7 +305,7 @@ impl<R: Runtime> Connection<R> {
         limit: Option<TimeLimit>,
         operation: Option<u64>,
     ) -> Result<Reply<'_>, CommandError> {
-        let limited = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1);
+        let limited = command_limit::apply(limit, command, || self.topology.min_round_trip_time(self.handle));
         let ran = match limited {
             Ok(command) => self.run_as_it_is(&command, limit, operation).await,
             Err(kind) => Err(kind),
@@ -323,17 +328,17 @@ impl<R: Runtime> Connection<R> {
     }
 
     async fn run(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
-        let mut command = command_limit::apply(limit, command, || self.topology.known_of(self.handle).1)?;
-        let reads = match self.selector.as_deref() {
-            Some(ServerSelector::ReadPreference(preference)) => ReadsBy::Preference(preference),
-            Some(ServerSelector::AnyOf(_) | ServerSelector::Pinned(_)) => ReadsBy::NamedServer,
-            Some(_) | None => ReadsBy::Client,
-        };
+        let mut command = command_limit::apply(limit, command, || self.topology.min_round_trip_time(self.handle))?;
+        let reads = ReadsBy::of_connection(self.selector.as_deref());
         let defaults = self.topology.command_defaults();
-        let defaults = defaults.or((reads != ReadsBy::Client).then_some(&CommandDefaults::NONE));
-        let fields = defaults.and_then(|own| own.fields(&command, self.topology.known_of(self.handle).0, reads));
-        let fields = fields.as_deref().map(Field::All);
-        command.fields = fields.as_ref().map_or(command.fields, std::slice::from_ref);
+        if defaults.is_none() && reads == ReadsBy::Client {
+            return self.run_as_it_is(&command, limit, None).await;
+        }
+        let has_limit = limit.is_some_and(TimeLimit::is_of_operation);
+        let along = Along { reads, defaults, has_limit, ..Along::default() };
+        let composed = compose(&command, &Outline::of(&command), self.peer(), &along);
+        let mut places = PLACES;
+        command.fields = composed.fields(&mut places);
         self.run_as_it_is(&command, limit, None).await
     }
 

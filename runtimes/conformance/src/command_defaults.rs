@@ -1,8 +1,10 @@
 //! What the options of a client add to its commands.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bson::{RawDocumentBuf, rawdoc};
+use cmap_core::server::ServerType;
 
 use super::rogue::Rogue;
 use super::{Harness, run};
@@ -46,5 +48,38 @@ pub fn concerns_and_preference_of_the_options_go_along_with_commands_x_64<H: Har
             rawdoc! { "ping": 1, "$db": "db" },
         ];
         assert_eq!(heard, expected);
+    });
+}
+
+pub fn a_read_asks_as_it_was_asked_though_the_server_is_unknown_by_now_sel_34<H: Harness>() {
+    run::<H>(async {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let (hears, is_down) = (Arc::clone(&heard), Arc::new(AtomicBool::new(false)));
+        let rogue = Rogue::start(move || {
+            let (hears, is_down) = (Arc::clone(&hears), Arc::clone(&is_down));
+            move |name, command| {
+                hears.lock().unwrap().push(command.to_owned());
+                if name == "insert" {
+                    is_down.store(true, Ordering::SeqCst);
+                }
+                if is_down.load(Ordering::SeqCst) && name != "find" {
+                    return rawdoc! { "ok": 0, "code": 11602, "errmsg": "interrupted by a step-down" };
+                }
+                rawdoc! { "ok": 1, "secondary": true, "setName": "rs", "minWireVersion": 0, "maxWireVersion": 25 }
+            }
+        });
+        let mut options = rogue.options("directConnection=true&readPreference=secondary");
+        options.credential = None;
+        let client = super::builder::<H>(options).build().await.unwrap();
+        let mut connection = client.check_out().await.unwrap();
+        let mut other = client.check_out().await.unwrap();
+        other.run_command("db", rawdoc! { "insert": "c" }).await.unwrap_err();
+        assert_eq!(client.description().servers[0].server_type, ServerType::Unknown);
+
+        connection.run_command("db", rawdoc! { "find": "c" }).await.unwrap();
+
+        let secondary = rawdoc! { "mode": "secondary" };
+        let expected = rawdoc! { "find": "c", "$db": "db", "$readPreference": secondary };
+        assert_eq!(heard.lock().unwrap().iter().find(|command| command.get_str("find").is_ok()), Some(&expected));
     });
 }

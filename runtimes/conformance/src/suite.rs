@@ -184,6 +184,7 @@ macro_rules! conformance {
             }
             command_defaults {
                 concerns_and_preference_of_the_options_go_along_with_commands_x_64,
+                a_read_asks_as_it_was_asked_though_the_server_is_unknown_by_now_sel_34,
             }
             cursors {
                 a_cursor_gives_all_documents_in_batches,
@@ -358,6 +359,7 @@ macro_rules! conformance {
                 what_is_committed_takes_effect_as_a_whole,
                 what_is_aborted_takes_no_effect,
                 a_commit_whose_write_concern_is_not_satisfied_is_an_error,
+                a_transaction_on_a_standalone_says_what_it_needs,
                 a_session_that_is_dropped_leaves_no_transaction_on_the_server,
                 a_step_down_repeats_the_whole_transaction,
                 write_conflicts_between_tasks_lose_no_increment,

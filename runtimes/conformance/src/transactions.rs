@@ -127,6 +127,22 @@ pub fn a_commit_whose_write_concern_is_not_satisfied_is_an_error<H: Harness>() {
     });
 }
 
+pub fn a_transaction_on_a_standalone_says_what_it_needs<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        for retry_writes in [true, false] {
+            let client = client::<H>(&server, &format!("retryWrites={retry_writes}")).await;
+            let mut session = client.start_session().unwrap();
+            session.start_transaction().unwrap();
+
+            let error = run_in(&mut session, insert(1)).await.unwrap_err().to_string();
+
+            assert!(error.contains("transactions need a replica set or a sharded cluster"), "{error}");
+            assert!(!error.contains("retryWrites"), "{error}");
+        }
+    });
+}
+
 pub fn a_session_that_is_dropped_leaves_no_transaction_on_the_server<H: Harness>() {
     run::<H>(async {
         let server = member();

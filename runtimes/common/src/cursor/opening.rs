@@ -98,6 +98,7 @@ async fn open<R: Runtime, S>(
     mut operation: Operation<'_, R, S>,
     options: Option<CursorOptions>,
 ) -> Result<(Batch, Left<R>, Option<SessionId>), OperationError> {
+    operation.check_limit()?;
     let context = Arc::clone(operation.context());
     let are_own = options.is_some();
     let (kind, said) = operation.read_command(|command| {

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{ClientField, Command, Outline, Role};
-use cmap_core::options::ReadPreference;
+use cmap_core::connection::{ClientField, Command, Outline, Peer, Role};
 use cmap_core::pool::Purpose;
 use cmap_core::retry::{Failure, Labels, Numbering, Retry};
-use cmap_core::session::TransactionCommand;
+use cmap_core::session::{
+    Along, BegunCommand, Composed, PLACES, Part, ReadsBy, TransactionCommand, compose, takes_session,
+};
 use cmap_core::topology::{Criteria, Operation as Named, ServerSelector};
 use cmap_core::wire::CommandReply;
 
 use super::error::OperationErrorKind;
-use super::{Answer, SessionOf, failure, fields};
+use super::{Answer, SessionOf, failure};
 use crate::check_out::CheckOut;
 use crate::chores::Chores;
 use crate::command_limit::TimeLimit;
@@ -32,7 +33,6 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) command: Command<'o>,
     pub(super) outline: Outline<'o>,
     pub(super) selector: &'o ServerSelector,
-    pub(super) preference: Option<&'o ReadPreference>,
     /// The caller's own limit.
     pub(super) limit: Option<Limit>,
     /// The end of the operation, by the caller's limit or timeoutMS.
@@ -89,7 +89,7 @@ impl<R: Runtime> Attempt<'_, R> {
                 Err(error) => return Attempted::Failed(Box::new(failure::of_check_out(error))),
             },
         };
-        let server = fields::ServerOf::connection(&connection);
+        let server = connection.peer();
         if let Err(kind) = self.begin_session(server) {
             return Attempted::Failed(Box::new(failure::of_client(kind)));
         }
@@ -97,12 +97,12 @@ impl<R: Runtime> Attempt<'_, R> {
             Ok(number) => number,
             Err(refused) => return refused,
         };
-        let is_first = self.begin_part(&connection, server);
-        let composed = self.compose(server, number, is_first);
+        let begun = self.begin_part(&connection, server);
+        let composed = self.compose(server, number, begun.as_ref().is_some_and(BegunCommand::is_first));
         let mut command = self.command;
         command.body = composed.body.as_deref().unwrap_or(command.body);
-        let mut fields = fields::PLACES;
-        command.fields = composed.fields(&mut fields);
+        let mut places = PLACES;
+        command.fields = composed.fields(&mut places);
         let limit = self.time_limit();
         if let Some(chores) = self.cursor_duty {
             let session = self.lent().map(|lent| lent.id());
@@ -123,7 +123,7 @@ impl<R: Runtime> Attempt<'_, R> {
         self.end_command(&connection, ran.as_ref().err());
         match ran {
             Ok(reply) => {
-                self.end_part(None, is_first);
+                self.end_part(None, begun);
                 let server = Server {
                     address: Arc::clone(connection.shared_address()),
                     is_mongos: server.role == Role::Mongos,
@@ -133,8 +133,8 @@ impl<R: Runtime> Attempt<'_, R> {
             }
             Err(error) => {
                 let was_sent = failure::is_of_network(&error) || failure::has_reply(&error);
-                let failed = failure::of_command(error, server, number.is_some());
-                self.end_part(Some((&failed.failure, was_sent)), is_first);
+                let failed = failure::of_command(error, server, number, self.part);
+                self.end_part(Some((&failed.failure, was_sent)), begun);
                 // That of a cursor stays with it; others go back, or to the session.
                 self.pinned = self.pin(connection).filter(|_| self.is_pinned);
                 Attempted::Failed(Box::new(failed))
@@ -164,9 +164,8 @@ impl<R: Runtime> Attempt<'_, R> {
     /// Leaves the connection to the session if its transaction keeps it.
     fn pin(&mut self, connection: Connection<R>) -> Option<Connection<R>> {
         let SessionOf::Explicit(session) = &mut self.session else { return Some(connection) };
-        let is_kept = self.part.is_some()
-            && session.transaction.pinned_to().is_some()
-            && fields::ServerOf::connection(&connection).is_load_balanced;
+        let is_kept =
+            self.part.is_some() && session.transaction.pinned_to().is_some() && connection.peer().is_load_balanced;
         if !is_kept {
             return Some(connection);
         }
@@ -176,7 +175,7 @@ impl<R: Runtime> Attempt<'_, R> {
 
     /// The transaction number to send, or that nothing is to be sent. A write has one, the same on each attempt (RTY-7); a
     /// transaction has its own (TXN-2).
-    fn number_for(&mut self, retry: &mut Retry, server: fields::ServerOf) -> Result<Option<i64>, Attempted<R>> {
+    fn number_for(&mut self, retry: &mut Retry, server: Peer) -> Result<Option<i64>, Attempted<R>> {
         if self.part.is_some() {
             self.transaction_number = self.lent().map(|lent| lent.transaction_number());
             // It is the server's to refuse.
@@ -197,29 +196,28 @@ impl<R: Runtime> Attempt<'_, R> {
         }
     }
 
-    /// A command of a transaction is about to be sent: returns whether it is the first. A mongos, and the connection behind a load
-    /// balancer, keeps the transaction (PIN-4).
-    fn begin_part(&mut self, connection: &Connection<R>, server: fields::ServerOf) -> bool {
-        let (Some(part), SessionOf::Explicit(session)) = (self.part, &mut self.session) else { return false };
-        let is_first = part == TransactionCommand::Operation && session.transaction.begin_command();
-        if server.is_load_balanced || server.role == Role::Mongos {
-            session.transaction.pin(connection.address());
-        }
-        is_first
+    /// A command of a transaction is about to be sent. A mongos, and the connection behind a load balancer, keeps the transaction
+    /// (PIN-4).
+    fn begin_part(&mut self, connection: &Connection<R>, server: Peer) -> Option<BegunCommand> {
+        let (Some(TransactionCommand::Operation), SessionOf::Explicit(session)) = (self.part, &mut self.session) else {
+            return None;
+        };
+        let routes = server.is_load_balanced || server.role == Role::Mongos;
+        Some(session.transaction.begin_command(routes.then(|| connection.address())))
     }
 
     /// A command of a transaction has ended; by a failure, with whether it was sent.
-    fn end_part(&mut self, failed: Option<(&Failure, bool)>, is_first: bool) {
+    fn end_part(&mut self, failed: Option<(&Failure, bool)>, begun: Option<BegunCommand>) {
         let (Some(part), SessionOf::Explicit(session)) = (self.part, &mut self.session) else { return };
-        match failed {
-            None => {
+        match (failed, begun) {
+            (None, _) => {
                 session.transaction.handle_success(part);
                 session.release_unpinned();
             }
-            Some((failure, was_sent)) if is_first && (!was_sent || failure.is_overload()) => {
-                session.transaction.undo_first_command();
+            (Some((failure, was_sent)), Some(begun)) if !was_sent || failure.is_overload() => {
+                session.transaction.take_back(begun);
             }
-            Some(_) => {}
+            (Some(_), _) => {}
         }
     }
 
@@ -247,14 +245,14 @@ impl<R: Runtime> Attempt<'_, R> {
     }
 
     /// Takes a session, if the server has them and the command takes one (SES-1, SES-10).
-    fn begin_session(&mut self, server: fields::ServerOf) -> Result<(), OperationErrorKind> {
+    fn begin_session(&mut self, server: Peer) -> Result<(), OperationErrorKind> {
         match &mut self.session {
             SessionOf::Explicit(_) if !server.has_sessions => Err(OperationErrorKind::NoSessions),
             SessionOf::Explicit(session) if !session.suits(server.max_wire_version) => {
                 Err(OperationErrorKind::NoSnapshots)
             }
             SessionOf::Implicit(lent)
-                if lent.is_none() && server.has_sessions && fields::takes_session(&self.command, &self.outline) =>
+                if lent.is_none() && server.has_sessions && takes_session(&self.command, &self.outline) =>
             {
                 *lent = self.sessions.take(self.topology);
                 Ok(())
@@ -270,34 +268,26 @@ impl<R: Runtime> Attempt<'_, R> {
         }
     }
 
-    fn compose(&mut self, server: fields::ServerOf, number: Option<i64>, is_first: bool) -> fields::Composed {
-        let sends_session = server.has_sessions && fields::takes_session(&self.command, &self.outline);
+    fn compose(&mut self, server: Peer, number: Option<i64>, is_first: bool) -> Composed {
+        let sends_session = server.has_sessions && takes_session(&self.command, &self.outline);
         let lsid = if sends_session { self.lent().map(Lent::send_id) } else { None };
         let session = match &self.session {
             SessionOf::Explicit(session) => Some(&**session),
             SessionOf::Implicit(_) => None,
         };
-        let causality = session.map(|session| &session.causality);
-        let part = self.part.zip(session).map(|(command, session)| fields::Part {
-            transaction: &session.transaction,
-            command,
-            is_first,
-            has_timeout: self.deadline.is_some(),
-        });
-        let snapshot = session.and_then(|session| session.snapshot.as_ref());
-        let defaults = self.topology.command_defaults();
-        let along = fields::Along {
+        let part = self.part.zip(session);
+        let along = Along {
             lsid,
             number,
-            part,
+            part: part.map(|(command, session)| Part { transaction: &session.transaction, command, is_first }),
             cluster_time: self.sessions.cluster_time(),
-            causality,
-            snapshot,
-            preference: self.preference,
-            names_server: matches!(self.selector, ServerSelector::AnyOf(_) | ServerSelector::Pinned(_)),
-            defaults,
+            causality: session.map(|session| &session.causality),
+            snapshot: session.and_then(|session| session.snapshot.as_ref()),
+            reads: ReadsBy::of_operation(self.selector),
+            defaults: self.topology.command_defaults(),
+            has_limit: self.deadline.is_some(),
         };
-        fields::compose(&self.command, &self.outline, server, along)
+        compose(&self.command, &self.outline, server, &along)
     }
 
     /// What the reply says of time counts whether or not the command succeeded (SES-13).

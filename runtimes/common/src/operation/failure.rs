@@ -1,16 +1,17 @@
 //! What the errors of an attempt say about the next one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cmap_core::connection::Role;
+use cmap_core::connection::{Peer, Role};
 use cmap_core::pool::CheckOutErrorKind;
-use cmap_core::retry::failure::{NO_RETRYABLE_WRITES, refuses_transaction_numbers};
+use cmap_core::retry::failure::{NO_RETRYABLE_WRITES, NO_TRANSACTIONS, refuses_transaction_numbers};
 use cmap_core::retry::{Failure, FailureKind, Labels};
+use cmap_core::session::TransactionCommand;
 use cmap_core::topology::SelectionErrorKind;
 
 use super::attempt::{Failed, Server};
 use super::error::OperationErrorKind;
-use super::fields::ServerOf;
 use crate::error::{CheckOutError, CommandError, CommandErrorKind};
 
 /// A check-out failed: no command was sent.
@@ -59,31 +60,21 @@ pub(super) fn of_client(kind: OperationErrorKind) -> Failed {
     Failed::in_client(kind, Failure::new(FailureKind::Client))
 }
 
-/// A command failed on a connection to this server.
-pub(super) fn of_command(mut error: CommandError, server: ServerOf, is_numbered: bool) -> Failed {
+/// A command failed on a connection to this server. It was sent with `number`, as a `part` of a transaction or not.
+pub(super) fn of_command(
+    mut error: CommandError,
+    server: Peer,
+    number: Option<i64>,
+    part: Option<TransactionCommand>,
+) -> Failed {
     if let CommandErrorKind::Server(refusal) = &mut error.kind
-        && is_numbered
+        && number.is_some()
         && refuses_transaction_numbers(refusal.code, &refusal.message)
     {
-        NO_RETRYABLE_WRITES.clone_into(&mut refusal.message);
+        let text = if part.is_some() { NO_TRANSACTIONS } else { NO_RETRYABLE_WRITES };
+        text.clone_into(&mut refusal.message);
     }
-    let (kind, base_backoff) = match &error.kind {
-        CommandErrorKind::Server(refusal) => (FailureKind::Server { code: refusal.code }, refusal.base_backoff()),
-        CommandErrorKind::Writes(failure) => match &failure.write_concern {
-            Some(concern) => (FailureKind::WriteConcern { code: concern.code }, concern.base_backoff()),
-            // RTY-6: the codes of single writes do not count.
-            None => (FailureKind::Server { code: None }, None),
-        },
-        CommandErrorKind::Network(_) | CommandErrorKind::Timeout(_) | CommandErrorKind::Interrupted(_) => {
-            (FailureKind::Network, None)
-        }
-        CommandErrorKind::NoTimeLeft { .. } => (FailureKind::NotSentInTime, None),
-        CommandErrorKind::NotSent(_)
-        | CommandErrorKind::Unwritable(_)
-        | CommandErrorKind::Protocol(_)
-        | CommandErrorKind::Closed
-        | CommandErrorKind::RuntimeGone(_) => (FailureKind::Client, None),
-    };
+    let (kind, base_backoff) = of_command_error(&error.kind);
     let failure = Failure::new(kind).with_labels(Labels::of(|label| error.has_label(label)));
     let server = Server {
         address: Arc::clone(&error.address),
@@ -91,6 +82,28 @@ pub(super) fn of_command(mut error: CommandError, server: ServerOf, is_numbered:
         max_wire_version: server.max_wire_version,
     };
     Failed { kind: error.into(), failure: failure.with_base_backoff(base_backoff), server: Some(server) }
+}
+
+/// Where a command's error arose, and the pause that its server asks for.
+fn of_command_error(error: &CommandErrorKind) -> (FailureKind, Option<Duration>) {
+    match error {
+        CommandErrorKind::Server(refusal) => (FailureKind::Server { code: refusal.code }, refusal.base_backoff()),
+        CommandErrorKind::Writes(failure) => match &failure.write_concern {
+            Some(concern) => (FailureKind::WriteConcern { code: concern.code }, concern.base_backoff()),
+            // RTY-6: the codes of single writes do not count.
+            None => (FailureKind::Server { code: None }, None),
+        },
+        // What a reply that cannot be used was going to say is as unknown as what was lost on the way.
+        CommandErrorKind::Network(_)
+        | CommandErrorKind::Timeout(_)
+        | CommandErrorKind::Interrupted(_)
+        | CommandErrorKind::Protocol(_) => (FailureKind::Network, None),
+        CommandErrorKind::NoTimeLeft { .. } => (FailureKind::NotSentInTime, None),
+        CommandErrorKind::NotSent(_)
+        | CommandErrorKind::Unwritable(_)
+        | CommandErrorKind::Closed
+        | CommandErrorKind::RuntimeGone(_) => (FailureKind::Client, None),
+    }
 }
 
 /// Whether a network error cut the command off, so that the server may still be at it (SES-8).
@@ -113,4 +126,21 @@ pub(super) fn is_of_network(error: &CommandError) -> bool {
 /// Whether the error is in a reply to the command.
 pub(super) fn has_reply(error: &CommandError) -> bool {
     matches!(error.kind, CommandErrorKind::Server(_) | CommandErrorKind::Writes(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use cmap_core::connection::ProtocolError;
+
+    use super::*;
+
+    #[test]
+    fn a_command_whose_reply_cannot_be_used_may_have_been_carried_out_txn_5() {
+        let unusable = CommandErrorKind::Protocol(ProtocolError::Sequences);
+
+        let (kind, _) = of_command_error(&unusable);
+
+        // A commit gets UnknownTransactionCommitResult from it, and its pin is lifted.
+        assert_eq!(kind, FailureKind::Network);
+    }
 }

@@ -10,7 +10,6 @@
 //! | `context` | what operations need of their client |
 //! | `attempt` | one attempt: a connection, a session, the command |
 //! | `pauses` | the pauses between attempts |
-//! | `fields` | what goes along with the command |
 //! | `part` | whether it is part of a transaction, and which part |
 //! | `failure` | what an error says about trying again |
 //! | `error` | the error of an operation |
@@ -19,7 +18,6 @@ mod attempt;
 mod context;
 mod error;
 mod failure;
-mod fields;
 mod part;
 mod pauses;
 
@@ -29,9 +27,9 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::connection::Outline;
-use cmap_core::options::ReadPreference;
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, Retryability, Which};
-use cmap_core::session::TransactionCommand;
+use cmap_core::server::{is_acknowledged, wants_no_reply, write_concern};
+use cmap_core::session::{TransactionCommand, TransactionError};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Operation as Named, ServerSelector};
 
@@ -157,7 +155,8 @@ impl<'a, R: Runtime> Operation<'a, R, InSession> {
 
 impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// Limits the time of the whole, retries and pauses included, instead of by timeoutMS. While it lasts the operation is tried
-    /// again as often as the rules allow; without any limit, once (RTY-1).
+    /// again as often as the rules allow; with `None`, once (RTY-1). `Duration::MAX` sets no end, and no limit to the number of
+    /// attempts.
     pub fn within(mut self, limit: impl Into<Limit>) -> Self {
         self.limit = Some(limit.into());
         self
@@ -176,6 +175,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// that write, single writes failed or the write concern was not satisfied. Of several attempts the error that says most
     /// is returned (RTY-10, RTY-11).
     pub async fn run(mut self) -> Result<Reply<'static>, OperationError> {
+        self.check_limit()?;
         let means = Means::of(self.take_session());
         self.carry_out(means).await.result.map(|answer| answer.reply)
     }
@@ -196,8 +196,20 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// # Errors
     /// Those of [`run`](Self::run).
     pub async fn run_held(mut self) -> Result<(Reply<'static>, Option<Connection<R>>), OperationError> {
+        self.check_limit()?;
         let means = Means::of(self.take_session());
         self.carry_out(means).await.result.map(|Answer { reply, connection, .. }| (reply, connection))
+    }
+
+    /// # Errors
+    /// Its user has set a limit, and `with_transaction` has one (CSOT-27).
+    pub(crate) fn check_limit(&self) -> Result<(), OperationError> {
+        let is_limited =
+            self.session.as_ref().is_some_and(|session| session.transaction.is_open() && session.limit().is_some());
+        if is_limited && self.limit.is_some() && self.ending.is_none() {
+            return Err(OperationError::transaction(TransactionError::OwnLimit));
+        }
+        Ok(())
     }
 
     pub(crate) fn take_session(&mut self) -> SessionOf<'a, R> {
@@ -252,18 +264,18 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         }
         let mut command = request.command();
         let outline = Outline::of(&command);
-        let part = match part::of(means.session.explicit(), ending, (&command, &outline), &selector) {
+        let part = match part::of(means.session.explicit(), ending, &outline, &selector) {
             Ok(part) => part,
             Err(error) => return Ended::before_it_began(means, error),
         };
         let inherited = means.session.explicit().filter(|_| part.is_some()).and_then(|session| session.limit());
         let limit = limit.or(inherited);
         // A write with w: 0 waits for no reply (MSG-7).
-        command.acknowledged =
-            part.is_some() || fields::is_acknowledged(&command, &outline, topology.command_defaults());
+        let defaults = topology.command_defaults();
+        command.acknowledged = part.is_some() || is_acknowledged(&command, &outline, defaults);
         if !command.acknowledged {
-            let concern = fields::write_concern(&outline, topology.command_defaults());
-            if let Err(kind) = fields::check_unacknowledged(concern, means.session.explicit().is_some()) {
+            let concern = write_concern(&outline, defaults);
+            if let Err(kind) = check_unacknowledged(concern, means.session.explicit().is_some()) {
                 return Ended::before_it_began(means, OperationError::not_sent(kind));
             }
         }
@@ -276,7 +288,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         let mut policy = context.policy;
         let retryability = Retryability::of_command(&outline, command.acknowledged);
         let is_end = matches!(part, Some(TransactionCommand::Commit | TransactionCommand::Abort));
-        let writes = is_end || fields::writes(retryability);
+        let writes = is_end || retryability.writes();
         let retryability = match part {
             None if is_once => retryability.once(),
             None => retryability,
@@ -298,7 +310,6 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             sessions,
             command,
             outline,
-            preference: read_preference(&selector),
             selector: &selector,
             limit,
             deadline,
@@ -402,16 +413,20 @@ async fn pause<R: Runtime>(
     pauses.pause(topology, at.saturating_since(now)).await
 }
 
+/// Whether a command with this write concern can go without a reply.
+///
+/// # Errors
+/// It asks for the journal, or is run in a session of the user's.
+fn check_unacknowledged(concern: Option<&RawDocument>, in_session: bool) -> Result<(), OperationErrorKind> {
+    let asks_for_journal = |concern: &RawDocument| concern.get_bool("j").is_ok_and(|journal| journal);
+    if concern.is_some_and(|concern| wants_no_reply(concern) && asks_for_journal(concern)) {
+        return Err(OperationErrorKind::UnacknowledgedJournal);
+    }
+    if in_session { Err(OperationErrorKind::UnacknowledgedInSession) } else { Ok(()) }
+}
+
 /// An operation as the log of selections names it (SEL-41).
 fn named(body: &RawDocument, number: u64) -> Arc<Named> {
     let name = body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
     Arc::new(Named { id: i64::try_from(number).unwrap_or(i64::MAX), name: name.into() })
-}
-
-/// The read preference that a selector stands for.
-fn read_preference(selector: &ServerSelector) -> Option<&ReadPreference> {
-    match selector {
-        ServerSelector::ReadPreference(preference) => Some(preference),
-        ServerSelector::Writable | ServerSelector::AnyOf(_) | ServerSelector::Pinned(_) | _ => None,
-    }
 }

@@ -1,8 +1,7 @@
 //! Whether an operation is part of its session's transaction, and what a transaction does not take.
 
-use cmap_core::connection::{ClientField, Command, Outline};
+use cmap_core::connection::{Addition, ClientField, Outline};
 use cmap_core::options::{ReadMode, ReadPreference};
-use cmap_core::server::takes_read_preference;
 use cmap_core::session::{TransactionCommand, TransactionError};
 use cmap_core::topology::ServerSelector;
 
@@ -15,7 +14,7 @@ use crate::session::Session;
 pub(super) fn of<R: Runtime>(
     session: Option<&mut Session<R>>,
     ending: Option<TransactionCommand>,
-    (command, outline): (&Command<'_>, &Outline<'_>),
+    outline: &Outline<'_>,
     selector: &ServerSelector,
 ) -> Result<Option<TransactionCommand>, OperationError> {
     let Some(session) = session else { return Ok(None) };
@@ -31,12 +30,12 @@ pub(super) fn of<R: Runtime>(
         !is_primary(preference)
     } else {
         let of_transaction = session.transaction.options().read_preference.as_ref();
-        takes_read_preference(command.body) && !of_transaction.is_none_or(is_primary)
+        outline.takes(Addition::ReadPreference) && !of_transaction.is_none_or(is_primary)
     };
     if reads_elsewhere {
         return Err(OperationError::transaction(TransactionError::ReadPreference));
     }
-    if outline.read_concern.is_some() {
+    if outline.has(ClientField::ReadConcern) {
         return Err(OperationError::transaction(TransactionError::ReadConcern));
     }
     if outline.has(ClientField::WriteConcern) {

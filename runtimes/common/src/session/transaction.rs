@@ -162,9 +162,11 @@ impl<R: Runtime> Session<R> {
     }
 
     /// Runs `callback` in a transaction, and commits it. Both are repeated while errors say that this may help, for timeoutMS or
-    /// two minutes (TXN-9). The callback may run several times, so it should change nothing but through the session. If it ends
-    /// the transaction itself, nothing more is done. If the future is dropped before its end, the transaction is aborted in the background;
-    /// a commit that has begun goes on there. The session's next operation waits for that.
+    /// two minutes, and without an end where timeoutMS is 0 (TXN-9). With timeoutMS the operations of the callback have what is left
+    /// of it, and none may have a [limit](crate::Operation::within) of its own (CSOT-27). The callback may run several times, so it should
+    /// change nothing but through the session. If it ends the transaction itself, nothing more is done. If the future is dropped before its
+    /// end, the transaction is aborted in the background; a commit that has begun goes on there. The session's next operation waits for
+    /// that.
     ///
     /// In a task that is spawned, the compiler accepts only callbacks that capture nothing: use
     /// [`with_transaction_on`](Self::with_transaction_on) there.
@@ -216,8 +218,8 @@ impl<R: Runtime> Session<R> {
 
     /// The same for a callback that gets what it works on as its second argument, instead of capturing it: then the future may
     /// be spawned. With options of the transaction, and within a [`Duration`](std::time::Duration) or before a [`Deadline`],
-    /// which limits the operations of the callback, too. `None` means two minutes, in which operations have no limit but their
-    /// own.
+    /// which limits the operations of the callback, too: none of them may have a limit of its own (CSOT-27). `None` means two minutes,
+    /// in which operations have no limit but their own; or no end, where timeoutMS is 0.
     ///
     /// ```
     /// use std::time::Duration;
@@ -278,9 +280,15 @@ impl<R: Runtime> Session<R> {
             Limit::Within(limit) => Some(client.deadline(limit)),
             Limit::Until(deadline) => Some(deadline),
         };
-        let ends_at = deadline.and_then(|deadline| topology.clock().instant_of(deadline));
         let seed = sessions.seed_of(sessions.next_operation());
-        let decisions = WithTransaction::new(topology.clock().now(), ends_at, seed);
+        let is_unlimited = client.options().timeout.is_some_and(|timeout| timeout.is_zero());
+        let decisions = match deadline.map(|deadline| topology.clock().instant_of(deadline)) {
+            None if is_unlimited => WithTransaction::without_limit(seed),
+            None => WithTransaction::new(topology.clock().now(), None, seed),
+            // It lies beyond what the clock can show.
+            Some(None) => WithTransaction::without_limit(seed),
+            Some(ends_at) => WithTransaction::new(topology.clock().now(), ends_at, seed),
+        };
         Attempts { client, options, deadline, decisions }
     }
 }

@@ -59,7 +59,7 @@ use cmap_core::connection::{EstablishError, Fault, MetadataError, Phase};
 use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::options::{PoolLimits, PoolOptionsError};
 use cmap_core::pool::{AffinityKey, ApiMisuse, Clear, Handle, PhaseTimes, PoolState, Purpose, ServiceId, Stats};
-use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId, ServerType};
+use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId};
 use cmap_core::time::Instant;
 use cmap_core::topology::{SelectionDetail, TopologyDescription};
 
@@ -345,13 +345,11 @@ impl<R: Runtime> Topology<R> {
             .collect()
     }
 
-    /// What is known of a connection's server: its type, and the shortest recent round trip.
-    pub(crate) fn known_of(&self, connection: Handle) -> (ServerType, Duration) {
+    /// The shortest recent round trip to a connection's server.
+    pub(crate) fn min_round_trip_time(&self, connection: Handle) -> Duration {
         let state = self.lock();
         let server = state.machine.server_of(connection).and_then(|server| state.machine.server(server));
-        server.map_or((ServerType::Unknown, Duration::ZERO), |server| {
-            (server.description().server_type, server.description().min_round_trip_time)
-        })
+        server.map_or(Duration::ZERO, |server| server.description().min_round_trip_time)
     }
 
     /// Adds a library that wraps this one to the metadata of connections yet to come (HS-14).

@@ -4,8 +4,6 @@ use alloc::boxed::Box;
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 
-use cmap_core::server::takes_read_concern;
-
 use super::format::{Data, Method, PlaceOptions, ReadPreferenceDocument};
 
 /// Where an operation is carried out.
@@ -89,7 +87,7 @@ impl Plan {
         let outcome = fill(&mut built, data, next_id)?;
         let place_options = Some(&place.options).filter(|_| !in_transaction);
         let read_concern = place_options.and_then(|options| options.read_concern.as_ref());
-        if let Some(concern) = read_concern.filter(|_| takes_read_concern(command)) {
+        if let Some(concern) = read_concern.filter(|_| matches!(command, "aggregate" | "count" | "distinct" | "find")) {
             built.insert("readConcern", concern.0.clone());
         }
         let write_concern = place_options.and_then(|options| options.write_concern.as_ref());

@@ -12,6 +12,7 @@
 //! The cache wakes no waiter: the caller looks up again after every change.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use super::keys::{DeriveKey, DerivedKeys, KeyId};
@@ -28,7 +29,7 @@ pub struct KeyCache {
     /// By number, which is the order in which they entered.
     waiting: BTreeMap<u64, Waiting>,
     running: Option<Running>,
-    /// Counts waiters and tickets.
+    /// Counts waiters.
     last_number: u64,
 }
 
@@ -51,10 +52,11 @@ pub enum Lookup {
     Wait,
 }
 
-/// The right to derive keys, and the duty to report the result. While a ticket is out, no other is given.
+/// The right to derive keys, and the duty to report the result. While a ticket is out, no other is given. One that is dropped, as by
+/// a panic, counts as abandoned.
 #[derive(Debug)]
-#[must_use = "no other waiter derives keys until it is finished or abandoned"]
-pub struct Ticket(u64);
+#[must_use = "no other waiter derives keys until it is finished, abandoned or dropped"]
+pub struct Ticket(Arc<()>);
 
 #[derive(Debug)]
 struct Waiting {
@@ -65,7 +67,7 @@ struct Waiting {
 
 #[derive(Debug)]
 struct Running {
-    ticket: u64,
+    ticket: Weak<()>,
     id: KeyId,
 }
 
@@ -98,24 +100,23 @@ impl KeyCache {
         }
         // A waiter for the same keys as the first may derive them in its place.
         let first = self.waiting.values().find(|waiting| waiting.keys.is_none());
-        if self.running.is_some() || first.is_none_or(|first| first.id != waiting.id) {
+        if self.runs() || first.is_none_or(|first| first.id != waiting.id) {
             return Lookup::Wait;
         }
-        let id = waiting.id.clone();
-        let ticket = self.next_number();
-        self.running = Some(Running { ticket, id });
+        let ticket = Arc::new(());
+        self.running = Some(Running { ticket: Arc::downgrade(&ticket), id: waiting.id.clone() });
         Lookup::Derive(Ticket(ticket))
     }
 
     /// A waiter has its keys or has stopped waiting. Returns whether that may have made it another waiter's turn.
     pub fn leave(&mut self, waiter: Waiter) -> bool {
         let left = self.waiting.remove(&waiter.0);
-        self.running.is_none() && left.is_some_and(|waiting| waiting.keys.is_none())
+        !self.runs() && left.is_some_and(|waiting| waiting.keys.is_none())
     }
 
     /// Whether a waiter is left for the keys of this derivation. If not, break it off and [`abandon`](Self::abandon) it.
     pub fn is_wanted(&self, ticket: &Ticket) -> bool {
-        let running = self.running.as_ref().filter(|running| running.ticket == ticket.0);
+        let running = self.running.as_ref().filter(|running| running.is_of(ticket));
         running.is_some_and(|running| self.waiting.values().any(|waiting| waiting.id == running.id))
     }
 
@@ -136,12 +137,23 @@ impl KeyCache {
     /// The keys will not be derived. It is the turn of the first waiter.
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is used once")]
     pub fn abandon(&mut self, ticket: Ticket) {
-        self.running = self.running.take().filter(|running| running.ticket != ticket.0);
+        self.running = self.running.take().filter(|running| !running.is_of(&ticket));
+    }
+
+    /// Whether a ticket is out.
+    fn runs(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.ticket.strong_count() > 0)
     }
 
     fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
+    }
+}
+
+impl Running {
+    fn is_of(&self, ticket: &Ticket) -> bool {
+        core::ptr::eq(self.ticket.as_ptr(), Arc::as_ptr(&ticket.0))
     }
 }
 
@@ -259,6 +271,20 @@ mod tests {
         cache.abandon(dropped);
 
         let ticket = ticket(cache.look_up(&second));
+        assert!(cache.is_wanted(&ticket));
+    }
+
+    #[test]
+    fn a_ticket_that_is_dropped_lets_the_next_waiter_derive() {
+        let mut cache = KeyCache::default();
+        let waiters = [1, 2].map(|salt| cache.enter(&request(salt)));
+        let [first, second] = &waiters;
+        let dropped = ticket(cache.look_up(first));
+        assert!(waits(&mut cache, second));
+
+        drop(dropped);
+
+        let ticket = ticket(cache.look_up(first));
         assert!(cache.is_wanted(&ticket));
     }
 
