@@ -73,10 +73,7 @@ pub fn is_acknowledged(command: &Command<'_>, outline: &Outline<'_>, defaults: O
 }
 
 /// The write concern of a command: its own, or else that of the client.
-pub fn write_concern<'a>(
-    outline: &Outline<'a>,
-    defaults: Option<&'a CommandDefaults>,
-) -> Option<&'a RawDocument> {
+pub fn write_concern<'a>(outline: &Outline<'a>, defaults: Option<&'a CommandDefaults>) -> Option<&'a RawDocument> {
     outline.write_concern.or_else(|| defaults?.write_concern(outline, true))
 }
 
