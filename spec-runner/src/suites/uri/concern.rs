@@ -3,6 +3,8 @@
 //! A connection string stands for the concern of a case: it is how a concern reaches a client's options. An invalid value is an
 //! error there, or is ignored with a warning.
 
+use bson::rawdoc;
+use cmap_core::connection::{Command, Outline};
 use cmap_core::options::{ClientOptions, W};
 use cmap_core::server::{CommandDefaults, write_concern_document};
 use serde::Deserialize;
@@ -89,7 +91,10 @@ fn uri(case: &ConcernCase) -> String {
 
 fn compare(case: &ConcernCase, options: &ClientOptions) -> Vec<String> {
     let defaults = CommandDefaults::of_client(options);
-    let read = defaults.as_ref().and_then(|defaults| defaults.read_concern("find")).map(ToOwned::to_owned);
+    let body = rawdoc! { "find": "collection" };
+    let find = Command::new("db", &body);
+    let find = Outline::of(&find);
+    let read = defaults.as_ref().and_then(|defaults| defaults.read_concern(&find)).map(ToOwned::to_owned);
     let write = write_concern_document(&options.write_concern, true);
     let is_default = read.is_none() && write.is_none();
     let is_acknowledged = options.write_concern.w != Some(W::Members(0));
