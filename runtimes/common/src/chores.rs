@@ -3,14 +3,12 @@
 //! Each is a [`Chore`] from the moment at which its owner gives it up until it is done. A client that is closed, or dropped, waits for
 //! those that have begun.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-
-use slab::Slab;
 
 /// The chores under way in a client.
 #[derive(Debug, Default)]
@@ -22,8 +20,9 @@ pub(crate) struct Chores {
 struct State {
     last: u64,
     under_way: BTreeSet<u64>,
-    /// Who waits for chores to end.
-    waiting: Slab<Waker>,
+    /// Who waits for chores to end, by number.
+    waiting: BTreeMap<u64, Waker>,
+    last_waiter: u64,
 }
 
 /// A chore under way. Dropping it ends it.
@@ -37,8 +36,8 @@ pub(crate) struct Chore {
 struct Ended<'a> {
     chores: &'a Chores,
     numbers: RangeInclusive<u64>,
-    /// The place of its waker.
-    place: Option<usize>,
+    /// Its number among those who wait.
+    waiter: Option<u64>,
 }
 
 impl Chores {
@@ -63,7 +62,7 @@ impl Chores {
 
     /// Waits until the chores of these numbers have ended.
     pub(crate) fn ended(&self, numbers: RangeInclusive<u64>) -> impl Future<Output = ()> + Send {
-        Ended { chores: self, numbers, place: None }
+        Ended { chores: self, numbers, waiter: None }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,23 +87,22 @@ impl Future for Ended<'_> {
         if state.under_way.range(self.numbers.clone()).next().is_none() {
             return Poll::Ready(());
         }
-        let place = self.place.filter(|place| state.waiting.contains(*place));
-        let before = place.and_then(|place| state.waiting.get_mut(place));
-        // A waker is dropped without the lock: the last one of a task drops its future.
-        let (place, before) = match before {
-            Some(own) => (place, Some(std::mem::replace(own, waker))),
-            None => (Some(state.waiting.insert(waker)), None),
-        };
+        let waiter = self.waiter.unwrap_or_else(|| {
+            state.last_waiter += 1;
+            state.last_waiter
+        });
+        let before = state.waiting.insert(waiter, waker);
         drop(state);
+        // A waker is dropped without the lock: the last one of a task drops its future.
         drop(before);
-        self.place = place;
+        self.waiter = Some(waiter);
         Poll::Pending
     }
 }
 
 impl Drop for Ended<'_> {
     fn drop(&mut self) {
-        let waker = self.place.and_then(|place| self.chores.state().waiting.try_remove(place));
+        let waker = self.waiter.and_then(|waiter| self.chores.state().waiting.remove(&waiter));
         drop(waker);
     }
 }
@@ -114,8 +112,8 @@ impl Drop for Chore {
         let wake = {
             let mut state = self.chores.state();
             state.under_way.remove(&self.number);
-            state.waiting.iter().map(|(_, waker)| waker.clone()).collect::<Vec<_>>()
+            std::mem::take(&mut state.waiting)
         };
-        wake.into_iter().for_each(Waker::wake);
+        wake.into_values().for_each(Waker::wake);
     }
 }

@@ -30,8 +30,8 @@ use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
 /// server.
 ///
 /// Cheap to clone; all clones are one client. It lives in the runtime it was made in and can be used from every thread
-/// and every other runtime. When the last clone is dropped, the client is closed: connections in use may still be used,
-/// and are closed when they come back.
+/// and every other runtime. When the last clone is dropped, the client is closed, behind what it has begun to end by itself: connections
+/// in use may still be used, and are closed when they come back.
 ///
 /// Connections do not survive `fork`: make a client in each process.
 pub struct Client<R: Runtime> {

@@ -57,10 +57,11 @@ pub enum Error {
     Parse(#[from] ParseError),
 }
 
-/// The runtime that the client was made in has ended, or there is none.
+/// The runtime that the client was made in has ended, or there is none. One without timers counts as none.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[error(
-    "the async runtime that the client belongs to is not running; make clients in a runtime that outlives their use"
+    "the async runtime that the client belongs to is not running, or has no timers; make clients in a runtime that outlives their use, \
+     on tokio one with `enable_all`"
 )]
 pub struct RuntimeGone;
 

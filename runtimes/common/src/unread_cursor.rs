@@ -13,8 +13,9 @@ use crate::connection::Connection;
 use crate::runtime::Runtime;
 use crate::socket::cursor_duty::CursorDuty;
 
-/// How long the rest of the reply may take, and then the end of the cursor.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the rest of the reply may take, and then the end of the cursor. A command that takes longer is cut off, which its server notices:
+/// the caller who gave it up wants no connection kept for it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reads the reply to the command on `connection`, which was given up, and ends its cursor.
 pub(crate) fn end<R: Runtime>(duty: CursorDuty, mut connection: Connection<R>, runtime: &R) {

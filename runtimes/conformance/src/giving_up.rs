@@ -344,6 +344,25 @@ pub fn a_cursor_dropped_during_its_get_more_is_ended_on_the_server<H: Harness>()
     });
 }
 
+pub fn a_cursor_dropped_during_its_get_more_behind_a_load_balancer_ends_with_its_connection<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start_as(Setup { services: 1, ..Setup::default() });
+        let client = client::<H>(&server, "loadBalanced=true").await;
+        fill(&client).await;
+        let mut cursor = find(&client).await;
+        block(&client, "getMore").await;
+        for _ in 0..2 {
+            cursor.try_next().await.unwrap();
+        }
+        assert!(poll_once(&mut Box::pin(cursor.try_next())).await.is_none());
+
+        drop(cursor);
+
+        no_cursor_is_open(&client).await;
+        assert_nothing_lost(&client);
+    });
+}
+
 /// A member of a replica set, and a client of it alone; there is one document.
 async fn member<H: Harness>(query: &str) -> (LocalServer, ClientOf<H>) {
     let server = LocalServer::start_as(Setup { replica_set: true, ..Setup::default() });

@@ -230,6 +230,7 @@ macro_rules! conformance {
                 a_get_more_that_nobody_waits_for_gives_its_connection_back,
                 a_tailable_cursor_outlives_a_reader_that_is_busy_for_longer_than_its_limit,
                 a_cursor_dropped_during_its_get_more_is_ended_on_the_server,
+                a_cursor_dropped_during_its_get_more_behind_a_load_balancer_ends_with_its_connection,
             }
             identities {
                 users_share_the_limits_of_a_pool,

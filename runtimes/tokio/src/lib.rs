@@ -164,3 +164,21 @@ impl Runtime for Tokio {
         Ok(reply)
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_without_timers_says_what_to_enable() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+
+        let outcome = runtime.block_on(async {
+            Client::connect("mongodb://localhost/").await?.check_out().await.map_err(Error::from).map(drop)
+        });
+
+        let error = outcome.unwrap_err();
+        assert!(error.to_string().contains("`enable_all`"), "{error}");
+    }
+}
