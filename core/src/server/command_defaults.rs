@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use bson::raw::CStr;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::{RawDocument, RawDocumentBuf, cstr};
 
 use crate::connection::{ClientField, Command, Outline};
 use crate::monitor::ServerType;
