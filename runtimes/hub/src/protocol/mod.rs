@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `line` | one client's connection: its stages from the greeting to its end |
 //! | `request` | a command as it came, and as it goes on |
+//! | `read_preference` | the server that it wants |
 //! | `targets` | the collections that a command touches |
 //! | `reading` | documents that decide something: what cannot be read is an error |
 //! | `greeting`, `login` | the hub's own hello; SCRAM |
@@ -34,6 +35,7 @@ mod names;
 mod operations;
 mod passing;
 mod queue;
+mod read_preference;
 mod reading;
 mod refusal;
 mod request;

@@ -8,7 +8,7 @@ use bson::raw::CStr;
 use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
-use cmap_core::options::{MaxStaleness, ReadMode, ReadPreference, TagSet};
+use cmap_core::options::{ReadMode, ReadPreference};
 use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
 use cmap_core::wire::compression::is_compressible;
@@ -18,6 +18,7 @@ use cmap_core::wire::{
 use thiserror::Error;
 
 use super::names::is_plain;
+use super::read_preference::read_preference;
 use super::reading::fields;
 use super::refusal::Refusal;
 
@@ -209,7 +210,7 @@ impl Request {
                 }
                 "maxTimeMS" => request.max_time = positive_millis(value),
                 "$readPreference" => {
-                    request.preference = preference(value).map_err(refused)?;
+                    request.preference = read_preference(value).map_err(refused)?;
                 }
                 _ => {}
             }
@@ -411,46 +412,6 @@ pub(crate) fn session_document(id: &SessionId) -> RawDocumentBuf {
 fn positive_millis(value: RawBsonRef<'_>) -> Option<Duration> {
     let millis = u64::try_from(integer(value)?).ok()?;
     (millis > 0).then(|| Duration::from_millis(millis))
-}
-
-const BAD_TAGS: &str = "the tags of $readPreference are no array of documents with strings";
-const TAGS_AT_PRIMARY: &str = "$readPreference has tags beside the mode primary";
-const BAD_STALENESS: &str = "maxStalenessSeconds of $readPreference is no whole number";
-
-/// The tag sets; `None` if one of them cannot be read: with a tag less it would suit more servers.
-fn tag_sets(value: RawBsonRef<'_>) -> Option<Vec<TagSet>> {
-    let tag = |field: bson::error::Result<(&CStr, RawBsonRef<'_>)>| {
-        let (key, tag) = field.ok()?;
-        Some((key.as_str().into(), tag.as_str()?.into()))
-    };
-    let set = |set: bson::error::Result<RawBsonRef<'_>>| set.ok()?.as_document()?.iter().map(tag).collect();
-    value.as_array()?.into_iter().map(set).collect()
-}
-
-fn preference(value: RawBsonRef<'_>) -> Result<Option<ReadPreference>, &'static str> {
-    let document = value.as_document().ok_or("$readPreference is no document")?;
-    let mode = match document.get_str("mode") {
-        Ok("primary") => ReadMode::Primary,
-        Ok("primaryPreferred") => ReadMode::PrimaryPreferred,
-        Ok("secondary") => ReadMode::Secondary,
-        Ok("secondaryPreferred") => ReadMode::SecondaryPreferred,
-        Ok("nearest") => ReadMode::Nearest,
-        Ok(_) | Err(_) => return Err("$readPreference has no mode that is known"),
-    };
-    let mut preference = ReadPreference::new(mode);
-    if let Some(sets) = document.get("tags").map_err(|_| BAD_TAGS)? {
-        preference = preference.with_tag_sets(tag_sets(sets).ok_or(BAD_TAGS)?).map_err(|_| TAGS_AT_PRIMARY)?;
-    }
-    let staleness = document.get("maxStalenessSeconds").map_err(|_| BAD_STALENESS)?;
-    let staleness = staleness.map(|seconds| integer(seconds).ok_or(BAD_STALENESS)).transpose()?;
-    // Minus one stands for no limit.
-    if let Some(seconds) = staleness.and_then(|seconds| u64::try_from(seconds).ok()) {
-        let limit = MaxStaleness::AtMost(Duration::from_secs(seconds));
-        preference = preference
-            .with_max_staleness(limit)
-            .map_err(|_| "$readPreference has maxStalenessSeconds beside the mode primary")?;
-    }
-    Ok(Some(preference))
 }
 
 #[cfg(test)]

@@ -219,12 +219,7 @@ fn a_document_sequence_that_is_a_field_too_is_refused_x_133() {
     let namespaces = [rawdoc! { "ns": "a.b" }];
     let body = rawdoc! { "bulkWrite": 1, "nsInfo": [{ "ns": "a.c" }] };
 
-    for (body, sequences) in [
-        (body, vec![("nsInfo", &namespaces[..])]),
-        (rawdoc! { "bulkWrite": 1 }, vec![("nsInfo", &namespaces[..]), ("nsInfo", &namespaces[..])]),
-    ] {
-        assert!(with_sequences(&body, &sequences).is_err(), "{body:?}");
-    }
+    assert!(with_sequences(&body, &[("nsInfo", &namespaces)]).is_err());
 }
 
 #[test]
