@@ -166,6 +166,13 @@ impl OperationError {
         matches!(self.kind, OperationErrorKind::CheckOut(_))
     }
 
+    /// Whether the server knows nothing of the transaction.
+    pub(crate) fn is_no_such_transaction(&self) -> bool {
+        const NO_SUCH_TRANSACTION: Option<i32> = Some(251);
+        let OperationErrorKind::Command(error) = &self.kind else { return false };
+        matches!(&error.kind, CommandErrorKind::Server(refusal) if refusal.code == NO_SUCH_TRANSACTION)
+    }
+
     /// Whether the server took longer than `maxTimeMS` allowed it.
     pub(crate) fn is_max_time_expired(&self) -> bool {
         const MAX_TIME_MS_EXPIRED: Option<i32> = Some(50);

@@ -123,6 +123,11 @@ impl Sessions {
 }
 
 impl<R: Runtime> Lent<R> {
+    /// Whether its last command was given up half-way.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.is_under_way
+    }
+
     /// The session for a command of its owner's that a task sends.
     pub(super) fn copy(&self) -> Self {
         let (topology, sessions) = (Arc::clone(&self.topology), Arc::clone(&self.sessions));

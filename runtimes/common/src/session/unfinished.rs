@@ -16,6 +16,9 @@ use crate::slot::Slot;
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How much later than the end, over a connection of its own, a command of the transaction may come that was given up half-way.
+const STRAGGLING: Duration = Duration::from_millis(250);
+
 /// What a task has at hand when it has ended a transaction.
 pub(super) struct Back<R: Runtime> {
     /// Whether a network error has cut the end off (SES-8).
@@ -58,11 +61,17 @@ impl<R: Runtime> Session<R> {
         // It comes after an end that a task is at already.
         ending.back = self.back.take();
         let chore = self.client.context().chores.begin();
+        let clock = self.client.topology().clock().clone();
+        let may_straggle = command == TransactionCommand::Abort && self.lent.is_cut_off();
         self.is_commit_unsent = false;
         self.back = Some(slot);
         self.client.topology().clock().runtime().spawn(async move {
             // Its outcome does not matter: the server forgets what is not ended after a minute.
-            let _ = ending.send_end(command, Some(PATIENCE)).await;
+            let ended = ending.send_end(command, Some(PATIENCE)).await;
+            if may_straggle && ended.is_err_and(|error| error.is_no_such_transaction()) {
+                clock.sleep_until(clock.now() + STRAGGLING).await;
+                let _ = ending.send_end(command, Some(PATIENCE)).await;
+            }
             filler.fill(Back { is_dirty: ending.lent.is_dirty(), pinned: ending.pinned().take() });
             drop(chore);
         });

@@ -14,9 +14,11 @@
 )]
 
 mod application;
+mod cancellations;
 mod changing_description;
 mod connection_storm;
 mod cursors;
+mod cut;
 mod failover;
 mod incidents;
 mod member_faults;

@@ -3,19 +3,16 @@
 //! `CMAP_SIM_SEEDS` says under how many (200 without it), `CMAP_SIM_SEED` names a single one.
 
 use std::collections::BTreeSet;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
-
-use cmap_runtime::Runtime;
 
 use cmap_sim::bson::rawdoc;
 use cmap_sim::core::options::ClientOptions;
 use cmap_sim::core::pool::Event as PoolEvent;
 use cmap_sim::core::random::Random;
-use cmap_sim::{Client, CommandErrorKind, Data, Event, Server, Sim, SimRuntime, campaign};
+use cmap_sim::{Client, CommandErrorKind, Data, Event, Server, Sim, campaign};
+
+use super::cut::{within, within_polls};
 
 const TASKS: u64 = 8;
 const OPERATIONS: u64 = 12;
@@ -200,30 +197,6 @@ async fn command(client: &Client, ledger: &Mutex<Ledger>) -> Result<(), String> 
         assert!(is_stale, "a network error has not cleared the pool: {error}");
     }
     Err(error.to_string())
-}
-
-/// `work`, dropped after `patience`.
-async fn within<T>(patience: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let runtime = SimRuntime::current().unwrap();
-    let (mut work, mut timer) = (pin!(work), pin!(runtime.sleep(patience)));
-    poll_fn(|cx| match timer.as_mut().poll(cx) {
-        Poll::Ready(()) => Poll::Ready(None),
-        Poll::Pending => work.as_mut().poll(cx).map(Some),
-    })
-    .await
-}
-
-/// `work`, dropped when it is to be polled once more.
-async fn within_polls<T>(polls: u64, work: impl Future<Output = T>) -> Option<T> {
-    let (mut work, mut left) = (pin!(work), polls);
-    poll_fn(|cx| match left.checked_sub(1) {
-        None => Poll::Ready(None),
-        Some(rest) => {
-            left = rest;
-            work.as_mut().poll(cx).map(Some)
-        }
-    })
-    .await
 }
 
 async fn trouble(sim: &Sim, server: &Server, chance: &mut Random) {
