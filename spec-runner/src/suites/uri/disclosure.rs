@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_warning_and_an_error_are_looked_at() {
-        for (uri, what) in [("mongodb://h/?SENTINEL=1", "a warning"), ("mongodb://sen%54inel%00/", "the error")] {
+        for (uri, what) in [("mongodb://h/?SENTINEL=1", "a warning"), ("mongodb://sentinel%00/", "the error")] {
             let file = json!({ "tests": [{ "description": "d", "uri": uri }] });
             let file = DisclosureFile::from_json(file).unwrap();
 
