@@ -164,6 +164,7 @@ fn is_inline(body: &RawDocument) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
     use alloc::vec::Vec;
 
     use bson::{RawDocumentBuf, rawdoc};

@@ -180,6 +180,7 @@ fn is_sensitive(name: &str, body: &RawDocument) -> bool {
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;
+    use alloc::vec;
     use alloc::vec::Vec;
 
     use bson::rawdoc;

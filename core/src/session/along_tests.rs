@@ -1,5 +1,6 @@
 //! What goes along with which command, by the client's options, the session, and what the connection's hello said.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use bson::rawdoc;

@@ -2,24 +2,34 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
 use cmap_core::server::ServerType;
+use cmap_core::topology::ServerSelector::Writable;
 
 use super::rogue::Rogue;
 use super::{Harness, run};
 
+/// The commands that a server has heard.
+type Heard = Arc<Mutex<Vec<RawDocumentBuf>>>;
+
+/// A primary that notes what it hears, and finds everything good.
+fn primary(heard: &Heard) -> Rogue {
+    let heard = Arc::clone(heard);
+    Rogue::start(move || {
+        let hears = Arc::clone(&heard);
+        move |_, command| {
+            hears.lock().unwrap().push(command.to_owned());
+            rawdoc! { "ok": 1, "isWritablePrimary": true, "setName": "rs", "minWireVersion": 0, "maxWireVersion": 25 }
+        }
+    })
+}
+
 pub fn concerns_and_preference_of_the_options_go_along_with_commands_x_64<H: Harness>() {
     run::<H>(async {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hears = Arc::clone(&heard);
-        let rogue = Rogue::start(move || {
-            let hears = Arc::clone(&hears);
-            move |_, command| {
-                hears.lock().unwrap().push(command.to_owned());
-                rawdoc! { "ok": 1, "isWritablePrimary": true, "setName": "rs", "minWireVersion": 0, "maxWireVersion": 25 }
-            }
-        });
+        let heard = Heard::default();
+        let rogue = primary(&heard);
         let mut options = rogue.options(
             "w=5&journal=true&readConcernLevel=majority&readPreference=secondary&replicaSet=rs&directConnection=true",
         );
@@ -48,6 +58,28 @@ pub fn concerns_and_preference_of_the_options_go_along_with_commands_x_64<H: Har
             rawdoc! { "ping": 1, "$db": "db" },
         ];
         assert_eq!(heard, expected);
+    });
+}
+
+pub fn a_limit_of_the_callers_own_replaces_w_timeout_ms_csot_3<H: Harness>() {
+    run::<H>(async {
+        let heard = Heard::default();
+        let rogue = primary(&heard);
+        let mut options = rogue.options("w=5&wTimeoutMS=50&directConnection=true");
+        options.credential = None;
+        let client = super::builder::<H>(options).build().await.unwrap();
+        let (insert, limit) = (rawdoc! { "insert": "c" }, Duration::from_secs(10));
+
+        let mut connection = client.check_out().await.unwrap();
+        connection.run_command("db", &*insert).await.unwrap();
+        connection.run_command_within("db", &*insert, limit).await.unwrap();
+        drop(connection);
+        client.operation(Writable, ("db", &*insert)).within(limit).run().await.unwrap();
+
+        let concern = |command: &RawDocumentBuf| command.get_document("writeConcern").ok().map(ToOwned::to_owned);
+        let concerns: Vec<_> = heard.lock().unwrap().iter().filter_map(concern).collect();
+        let without = rawdoc! { "w": 5 };
+        assert_eq!(concerns, [rawdoc! { "w": 5, "wtimeout": 50_i64 }, without.clone(), without]);
     });
 }
 

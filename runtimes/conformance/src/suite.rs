@@ -184,6 +184,7 @@ macro_rules! conformance {
             }
             command_defaults {
                 concerns_and_preference_of_the_options_go_along_with_commands_x_64,
+                a_limit_of_the_callers_own_replaces_w_timeout_ms_csot_3,
                 a_read_asks_as_it_was_asked_though_the_server_is_unknown_by_now_sel_34,
             }
             cursors {
@@ -369,6 +370,7 @@ macro_rules! conformance {
                 an_operation_of_a_transaction_in_a_closed_client_is_not_transient_x_150,
                 a_transaction_whose_time_is_up_is_aborted_x_151,
                 a_transaction_whose_time_is_up_says_so_txn_4,
+                an_operation_in_with_transaction_takes_no_limit_of_its_own_csot_27,
                 an_error_of_the_callbacks_own_aborts_and_comes_back,
                 a_commit_that_was_cut_off_is_done_once,
                 a_transaction_behind_a_load_balancer_keeps_its_connection_lb_15,

@@ -311,6 +311,23 @@ pub fn a_transaction_whose_time_is_up_says_so_txn_4<H: Harness>() {
     });
 }
 
+pub fn an_operation_in_with_transaction_takes_no_limit_of_its_own_csot_27<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let client = client_of_member::<H>(&server).await;
+        let mut session = client.start_session().unwrap();
+
+        let limited = async |session: &mut Session<H::Runtime>, (): &mut ()| {
+            session.operation(Writable, ("db", insert(1))).within(Duration::from_secs(1)).run().await.map(drop)
+        };
+        let (options, limit) = (TransactionOptions::default(), Duration::from_secs(5));
+        let error = session.with_transaction_on((), options, limit, limited).await.unwrap_err();
+
+        assert!(matches!(error.kind, OperationErrorKind::Transaction(TransactionError::OwnLimit)), "{error}");
+        assert_eq!(count(&client, doc! {}).await, 1);
+    });
+}
+
 pub fn an_error_of_the_callbacks_own_aborts_and_comes_back<H: Harness>() {
     run::<H>(async {
         let server = member();

@@ -10,6 +10,7 @@ use std::time::Instant as Time;
 use cmap_core::monitor::Finding;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::CheckOutRequest;
+use cmap_core::server::ServerType;
 use futures_io::{AsyncRead, AsyncWrite};
 
 use super::*;
