@@ -104,13 +104,12 @@ pub fn write_concern_document(concern: &WriteConcern, has_timeout: bool) -> Opti
 /// that is talked to directly serves reads whatever it is, and elsewhere the primary is what a server assumes.
 pub fn sent_read_preference(preference: &ReadPreference, server: Peer, is_direct: bool) -> Option<RawDocumentBuf> {
     let routes = server.is_load_balanced || server.role == Role::Mongos;
-    let mode = match preference.mode() {
-        _ if !routes && server.role == Role::Standalone => return None,
-        ReadMode::Primary if is_direct && !routes => ReadMode::PrimaryPreferred,
-        ReadMode::Primary => return None,
-        mode => mode,
-    };
-    Some(preference.document(mode))
+    if !routes && server.role == Role::Standalone {
+        return None;
+    }
+    let is_primary = preference.mode() == ReadMode::Primary;
+    let mode = if is_primary && is_direct && !routes { ReadMode::PrimaryPreferred } else { preference.mode() };
+    (mode != ReadMode::Primary).then(|| preference.document(mode))
 }
 
 #[cfg(test)]

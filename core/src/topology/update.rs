@@ -68,7 +68,7 @@ impl TopologyDescription {
             Step::Standalone if seeds == 1 => update.topology.topology_type = TopologyType::Single,
             Step::BecomeSharded => update.topology.topology_type = TopologyType::Sharded,
             Step::Standalone => {
-                update.remove("it is a standalone server, and the connection string names others beside it")
+                update.remove("it is a standalone server, and the connection string names others beside it");
             }
             Step::Remove => update.remove_stranger(),
             Step::RemoveAndCheckPrimary => {

@@ -105,9 +105,9 @@ impl SelectionError {
     /// Whether there are members for the read preference, but none with its tags.
     fn lacks_tags(&self) -> bool {
         let ServerSelector::ReadPreference(preference) = &self.selector else { return false };
-        let is_meant = |server: &ServerDescription| match server.server_type {
-            ServerType::RsPrimary => preference.mode() == ReadMode::Nearest,
-            server_type => server_type == ServerType::RsSecondary,
+        let is_meant = |server: &ServerDescription| {
+            server.server_type == ServerType::RsSecondary
+                || (server.server_type == ServerType::RsPrimary && preference.mode() == ReadMode::Nearest)
         };
         let sets = preference.tag_sets();
         let mut meant = self.topology.servers.iter().filter(|server| is_meant(server)).peekable();
