@@ -330,7 +330,8 @@ impl Connection {
         compressor.compress_command(out, start, limits).map(drop)
     }
 
-    /// As [`read`](Self::read), for the greeting: it looks whether the server answers the first message in TLS.
+    /// As [`read`](Self::read), for the greeting: it looks whether the server answers the first message in TLS, or in
+    /// another protocol.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
@@ -342,14 +343,16 @@ impl Connection {
             self.state = State::Broken;
             return Err(ProtocolError::Tls);
         }
-        if self.last_request == 1
-            && self.frames.pending() == 0
-            && let Some(name) = other_protocol(input)
-        {
-            self.state = State::Broken;
-            return Err(ProtocolError::OtherProtocol(name));
-        }
-        self.read(input)
+        let is_first = self.last_request == 1;
+        self.read(input).map_err(|error| {
+            if let ProtocolError::Wire(WireError::MessageTooLong { length, .. }) = &error
+                && is_first
+                && let Some(name) = other_protocol(*length)
+            {
+                return ProtocolError::OtherProtocol(name);
+            }
+            error
+        })
     }
 
     pub(super) fn describe(&mut self, description: Description, compression: Option<Compression>) {
@@ -395,14 +398,15 @@ impl From<WireError> for ProtocolError {
     }
 }
 
-/// The protocol whose first bytes are these. As the length of a message they would be too large.
-fn other_protocol(input: &[u8]) -> Option<&'static str> {
-    const PREFIXES: [(&[u8], &str); 5] = [
-        (b"HTTP/", "HTTP"),
-        (b"SSH-", "SSH"),
-        (b"-ERR", "Redis' protocol"),
-        (b"-NOAUTH", "Redis' protocol"),
-        (b"220 ", "SMTP or FTP"),
+/// The protocol whose first four bytes were read as this length of a message.
+fn other_protocol(length: usize) -> Option<&'static str> {
+    const FIRST_BYTES: [([u8; 4], &str); 5] = [
+        (*b"HTTP", "HTTP"),
+        (*b"SSH-", "SSH"),
+        (*b"-ERR", "Redis' protocol"),
+        (*b"-NOA", "Redis' protocol"),
+        (*b"220 ", "SMTP or FTP"),
     ];
-    PREFIXES.into_iter().find(|(prefix, _)| input.starts_with(prefix)).map(|(_, name)| name)
+    let read = u32::try_from(length).ok()?.to_le_bytes();
+    FIRST_BYTES.into_iter().find(|(bytes, _)| *bytes == read).map(|(_, name)| name)
 }

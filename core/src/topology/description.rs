@@ -117,9 +117,13 @@ impl TopologyDescription {
         let (staying, leaving): (Vec<_>, Vec<_>) =
             core::mem::take(&mut self.servers).into_iter().partition(|server| stays(&server.address));
         self.servers = staying;
-        for server in leaving {
+        if leaving.is_empty() {
+            return;
+        }
+        let (why, first) = (Cause::new(why), leaving.len().saturating_sub(MOST_REMOVED));
+        for server in leaving.iter().skip(first) {
             self.removed.retain(|known| known.address != server.address);
-            self.removed.push(Arc::new(ServerDescription::unknown(Arc::clone(&server.address), Cause::new(why))));
+            self.removed.push(Arc::new(ServerDescription::unknown(Arc::clone(&server.address), why.clone())));
         }
         let forgotten = self.removed.len().saturating_sub(MOST_REMOVED);
         self.removed.drain(..forgotten);

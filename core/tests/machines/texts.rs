@@ -295,7 +295,12 @@ mod wire {
             (b"SSH-2.0-OpenSSH_9.6\r\n", "SSH"),
             (b"-ERR unknown command\r\n", "Redis' protocol"),
         ] {
-            let error = Establish::new(Arc::clone(&options), [0; 24]).unwrap().handle_bytes(answer).unwrap_err();
+            let begun = || Establish::new(Arc::clone(&options), [0; 24]).unwrap();
+            let error = begun().handle_bytes(answer).unwrap_err();
+            // Byte by byte, as a network may deliver it.
+            let mut slow = begun();
+            let late = answer.chunks(1).find_map(|piece| slow.handle_bytes(piece).err()).unwrap();
+            assert_eq!(late, error);
 
             let expected = format!(
                 "the hello failed: the server speaks {name} at this port, and not MongoDB's protocol; check host and port"
@@ -317,7 +322,7 @@ mod wire {
 
         assert_eq!(
             begun.err().unwrap().to_string(),
-            "the command has 18874476 bytes with all of its documents, and the server takes 16793600: send fewer at once"
+            "the command has 18874465 bytes with all of its documents, and the server takes 16793600: send fewer at once"
         );
     }
 }
