@@ -139,7 +139,7 @@ mod tests {
 
     use super::super::topologies::{HEARTBEAT_FREQUENCY, address, names, server, set_of_three, suitable, topology};
     use super::*;
-    use crate::options::MaxStaleness;
+    use crate::options::{MaxStaleness, TagSet};
     use crate::time::Instant;
 
     fn reads(mode: ReadMode) -> ServerSelector {

@@ -90,12 +90,12 @@ impl Recorder {
     /// Writes a file when a check-out has waited for longer than `limit`, whether or not it got its connection; and when one has failed
     /// sooner, since a caller that gives up before the limit has waited in vain as well.
     pub fn when_wait_exceeds(self, limit: Duration) -> Self {
-        self.when(move |_, event| match event {
-            Event::Pool(PoolEvent::ConnectionCheckedOut { duration, .. }) => *duration > limit,
-            Event::Pool(PoolEvent::ConnectionCheckOutFailed { reason, .. }) => {
-                *reason != CheckOutFailedReason::PoolClosed
+        self.when(move |_, event| {
+            let Event::Pool(event) = event else { return false };
+            if let PoolEvent::ConnectionCheckOutFailed { reason, .. } = event {
+                return *reason != CheckOutFailedReason::PoolClosed;
             }
-            _ => false,
+            matches!(event, PoolEvent::ConnectionCheckedOut { duration, .. } if *duration > limit)
         })
     }
 

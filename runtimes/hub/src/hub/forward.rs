@@ -362,7 +362,11 @@ fn told(kind: FailureKind) -> &'static str {
             "no connection upstream was free in time; try again later, or ask for a larger maxPoolSize upstream"
         }
         FailureKind::Establish(_) => "no connection upstream could be made; try again later",
-        _ => "no server upstream took the command; try again later",
+        FailureKind::PoolCleared
+        | FailureKind::Client
+        | FailureKind::Network
+        | FailureKind::Server { .. }
+        | FailureKind::WriteConcern { .. } => "no server upstream took the command; try again later",
     }
 }
 

@@ -71,7 +71,11 @@ fn what_is_given_up_at_any_moment_leaves_nothing_behind() {
 
 fn run(seed: u64) {
     let mut chance = Random::new(!seed);
-    let weather = [Weather::Calm, Weather::Calm, Weather::Closing, Weather::Stormy][seed as usize % 4];
+    let weather = match seed % 4 {
+        0 | 1 => Weather::Calm,
+        2 => Weather::Closing,
+        _ => Weather::Stormy,
+    };
     let sim = Sim::new(seed);
     let set = sim.replica_set("rs", &["a.example"]);
     let shared = Arc::new(Shared::default());
@@ -119,7 +123,11 @@ fn run(seed: u64) {
 }
 
 fn chance_of_patience(seed: u64) -> u64 {
-    [0, 3, 5000][seed as usize % 3]
+    match seed % 3 {
+        0 => 0,
+        1 => 3,
+        _ => 5000,
+    }
 }
 
 async fn fill(client: &Client) {
@@ -284,10 +292,11 @@ impl User {
     /// Notes the error of a step. One of a tailable cursor may find nothing, but waits for a document first; and where others keep the
     /// connections, its time may be up in the server's own wait.
     fn note_step(&self, begun_at: Duration, ended: Option<Result<(), OperationError>>) {
-        if let Some(Err(error)) = &ended {
-            if error.is_timeout() && self.runtime.elapsed() - begun_at >= WAIT {
-                return;
-            }
+        if let Some(Err(error)) = &ended
+            && error.is_timeout()
+            && self.runtime.elapsed() - begun_at >= WAIT
+        {
+            return;
         }
         self.note("step of a cursor", ended);
     }

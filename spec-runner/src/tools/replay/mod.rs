@@ -110,10 +110,11 @@ fn explained_status<E: Display>(
 
 /// Whether a wait that was asked for by its call is there.
 fn found(explained: Explained, waits: &[Wait], err: &mut dyn Write) -> io::Result<u8> {
-    match explained.0 {
-        Question::Call(call) if waits.is_empty() => {
-            writeln!(err, "error: call {call} began no check-out that waited; --timeline shows the calls").map(|()| 1)
-        }
-        _ => Ok(0),
+    if let Question::Call(call) = explained.0
+        && waits.is_empty()
+    {
+        return writeln!(err, "error: call {call} began no check-out that waited; --timeline shows the calls")
+            .map(|()| 1);
     }
+    Ok(0)
 }
