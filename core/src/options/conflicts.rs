@@ -228,7 +228,8 @@ mod tests {
 
     #[test]
     fn a_value_set_in_code_has_the_bounds_of_its_option() {
-        let changes: [(&str, &str, fn(&mut ClientOptions)); 5] = [
+        type Change = fn(&mut ClientOptions);
+        let changes: [(&str, &str, Change); 5] = [
             ("appname", "at most 128 bytes", |options| options.app_name = Some("a".repeat(129))),
             ("heartbeatFrequencyMS", "an integer from 500 to 2147483647", |options| {
                 options.heartbeat_frequency = Some(Duration::from_millis(1));
