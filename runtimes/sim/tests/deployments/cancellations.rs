@@ -66,7 +66,7 @@ struct User {
 
 #[test]
 fn what_is_given_up_at_any_moment_leaves_nothing_behind() {
-    campaign(100, run);
+    campaign(25, run);
 }
 
 fn run(seed: u64) {
