@@ -20,7 +20,7 @@ use cmap_core::topology::{self, FloorPolicy, SizesByRole, TopologyOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
-use crate::deadline::without_zero;
+use crate::deadline::{CONNECT_TIMEOUT, without_zero};
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
@@ -435,9 +435,6 @@ fn recorded<R: Runtime, C>(
     let trigger = recorder.and_then(|recorder| Trigger::of(&recorder, listeners));
     (machine, trigger)
 }
-
-/// The default of connectTimeoutMS (URI-12).
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The seed of a pool's backoff jitter, and the number that tells the pool from others. Clients that are refused together
 /// must not come back together; if there are no random numbers, at least the clients of one process differ.

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::runtime::Runtime;
 
+/// The default of connectTimeoutMS (URI-12).
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The end of an operation that checks out a connection and runs commands: each of these gets the time that is left.
 ///
 /// ```

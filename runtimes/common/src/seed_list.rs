@@ -15,9 +15,8 @@ use cmap_core::pool::Cause;
 use cmap_core::random::Random;
 use cmap_core::topology::seed_list::{Resolved, SeedList};
 
-use crate::builder::CONNECT_TIMEOUT;
 use crate::clock::Clock;
-use crate::deadline::without_zero;
+use crate::deadline::{CONNECT_TIMEOUT, without_zero};
 use crate::error::{ClientError, RuntimeGone};
 use crate::names::Names;
 use crate::runtime::Runtime;

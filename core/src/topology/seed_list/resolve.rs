@@ -220,7 +220,7 @@ mod tests {
         for suffix in ["other.net", ".OTHER.net", ".other.net."] {
             assert_eq!(hosts(suffix).unwrap(), ["b.other.net:27017".parse().unwrap()], "{suffix}");
         }
-        for suffix in ["ther.net", "b.other.net", "example.com"] {
+        for suffix in ["r.net", "b.other.net", "example.com"] {
             let error = hosts(suffix).unwrap_err().to_string();
             assert!(error.contains("is not below the domain"), "{suffix}: {error}");
         }
