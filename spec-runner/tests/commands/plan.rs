@@ -12,7 +12,11 @@ fn plan(uri: &str, more: &[&str]) -> Output {
 fn a_deployment_that_fits_is_a_table() {
     let output = plan("mongodb://a,b/?maxPoolSize=10", &["--limit", "96"]);
 
-    assert!(stdout(&output).contains("b:27017         8        48               96\n"), "{}", stdout(&output));
+    assert!(
+        stdout(&output).contains("b:27017         8        48               96                        40\n"),
+        "{}",
+        stdout(&output)
+    );
     assert_eq!(output.status.code(), Some(0));
 }
 

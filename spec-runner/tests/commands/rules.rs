@@ -14,7 +14,7 @@ const PREFIXES: &[&str] = &[
 ];
 
 /// The levels that the page explains.
-const LEVELS: &[&str] = &["MUST", "MUST NOT", "SHOULD", "implied", "test only", "observed", "ours"];
+const LEVELS: &[&str] = &["MUST", "MUST NOT", "SHOULD", "MAY", "implied", "test only", "observed", "ours"];
 
 /// Folders without text of the project's own.
 const SKIPPED: &[&str] = &["target", ".git", ".tools", ".venv", "node_modules", "fuzz/corpus"];

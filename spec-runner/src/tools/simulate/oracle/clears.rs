@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | of a connection that is stale, or that its pool has given up | | |
 //! | establishing: in connecting or in hello | | |
-//! | establishing: the credential of an identity, or an old one, is refused | | |
+//! | establishing: an old credential is refused, or any while there are identities | | |
 //! | establishing: another credential is refused | the pools of the server | |
 //! | operation: network error | the pools of the server | its service |
 //! | operation: time-out, overload | | |

@@ -17,6 +17,8 @@ pub(super) struct Identities {
     removed: Vec<IdentityId>,
     /// Whether the options' own pools keep outdated connections until their successors are there.
     keep_outdated: bool,
+    /// How many there are.
+    known: usize,
     /// A refusal is being told that speaks against no server.
     is_spared: bool,
 }
@@ -24,7 +26,7 @@ pub(super) struct Identities {
 impl Identities {
     pub(super) fn new(options: &PoolOptions) -> Self {
         let keep_outdated = options.min_pool_size.is_some_and(|least| least > 0);
-        Self { share_limits: false, removed: Vec::new(), keep_outdated, is_spared: false }
+        Self { share_limits: false, removed: Vec::new(), keep_outdated, known: 0, is_spared: false }
     }
 
     pub(super) fn share_limits(&self) -> bool {
@@ -73,6 +75,7 @@ impl Oracle {
         if !std::mem::replace(&mut self.identities.share_limits, true) {
             self.pools.begin_to_share();
         }
+        self.identities.known += 1;
         self.pools.touch_all();
     }
 
@@ -80,7 +83,10 @@ impl Oracle {
         if self.waiting.of(identity).next().is_some() {
             self.marks.meet(Mark::IdentityRemoved);
         }
-        self.identities.removed.push(identity);
+        if !self.identities.is_removed(identity) {
+            self.identities.removed.push(identity);
+            self.identities.known = self.identities.known.saturating_sub(1);
+        }
     }
 
     /// The driver logs in on a new connection.
@@ -105,7 +111,8 @@ impl Oracle {
         if is_of_identity {
             self.marks.meet(Mark::IdentityRefused);
         }
-        self.identities.is_spared = is_outdated || is_of_identity;
+        // Of one user among several, it says nothing about the server.
+        self.identities.is_spared = is_outdated || is_of_identity || self.identities.known > 0;
     }
 
     pub(in super::super) fn refusal_ended(&mut self) {
