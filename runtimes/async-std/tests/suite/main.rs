@@ -20,6 +20,7 @@ mod alone {
     #[test]
     #[ignore = "full: the adapter is 120 lines, and its cases pass in virtual time, on tokio and on smol"]
     fn a_process_without_descriptors_is_told_so_and_recovers() {
-        cmap_conformance::descriptors::a_process_without_descriptors_is_told_so_and_recovers::<crate::harness::Global>();
+        cmap_conformance::descriptors::a_process_without_descriptors_is_told_so_and_recovers::<crate::harness::Global>(
+        );
     }
 }
