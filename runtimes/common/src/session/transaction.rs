@@ -104,7 +104,8 @@ impl<R: Runtime> Session<R> {
 
     /// Ends the transaction. What is dropped before its end goes on in a task, and so does an abort that could not be sent.
     async fn end(&mut self, command: TransactionCommand, limit: Option<Duration>) -> Result<(), OperationError> {
-        let mut end = Unfinished { session: self, command, is_over: false };
+        let may_straggle = self.lent.is_cut_off();
+        let mut end = Unfinished { session: self, command, is_over: false, may_straggle };
         let ended = end.session.send_end(command, limit).await;
         let unsent = ended.as_ref().err().filter(|error| error.is_of_check_out());
         match command {
@@ -113,6 +114,9 @@ impl<R: Runtime> Session<R> {
                 end.session.is_commit_unsent = unsent.is_some_and(|error| error.retries == 0);
                 end.is_over = true;
             }
+        }
+        if may_straggle && ended.as_ref().is_err_and(OperationError::is_no_such_transaction) {
+            end.session.end_in_task(TransactionCommand::Abort, true);
         }
         ended
     }

@@ -31,12 +31,14 @@ pub(super) struct Unfinished<'s, R: Runtime> {
     pub(super) session: &'s mut Session<R>,
     pub(super) command: TransactionCommand,
     pub(super) is_over: bool,
+    /// Whether a command of the transaction was given up half-way, which may come later than the end.
+    pub(super) may_straggle: bool,
 }
 
 impl<R: Runtime> Drop for Unfinished<'_, R> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.session.end_in_task(self.command);
+            self.session.end_in_task(self.command, self.may_straggle);
         }
     }
 }
@@ -51,8 +53,8 @@ impl<R: Runtime> Drop for Guarded<'_, R> {
 }
 
 impl<R: Runtime> Session<R> {
-    /// Leaves the end of the transaction to a task.
-    pub(super) fn end_in_task(&mut self, command: TransactionCommand) {
+    /// Leaves the end of the transaction to a task, which ends it again where a command `may_straggle`.
+    pub(super) fn end_in_task(&mut self, command: TransactionCommand, may_straggle: bool) {
         let (slot, filler) = Slot::empty();
         let mut ending = Self::new(self.client.clone(), self.lent.copy(), SessionOptions::default());
         ending.causality = self.causality.clone();
@@ -62,13 +64,15 @@ impl<R: Runtime> Session<R> {
         ending.back = self.back.take();
         let chore = self.client.context().chores.begin();
         let clock = self.client.topology().clock().clone();
-        let may_straggle = command == TransactionCommand::Abort && self.lent.is_cut_off();
         self.is_commit_unsent = false;
         self.back = Some(slot);
         self.client.topology().clock().runtime().spawn(async move {
             // Its outcome does not matter: the server forgets what is not ended after a minute.
             let ended = ending.send_end(command, Some(PATIENCE)).await;
-            if may_straggle && ended.is_err_and(|error| error.is_no_such_transaction()) {
+            if may_straggle
+                && command == TransactionCommand::Abort
+                && ended.is_err_and(|error| error.is_no_such_transaction())
+            {
                 clock.sleep_until(clock.now() + STRAGGLING).await;
                 let _ = ending.send_end(command, Some(PATIENCE)).await;
             }
@@ -81,7 +85,7 @@ impl<R: Runtime> Session<R> {
     pub(super) fn give_up_transaction(&mut self) {
         let is_open = self.transaction.abort() == Ok(Ending::Send);
         if is_open || self.is_commit_unsent {
-            self.end_in_task(TransactionCommand::Abort);
+            self.end_in_task(TransactionCommand::Abort, self.lent.is_cut_off());
         }
         self.limit = None;
     }
