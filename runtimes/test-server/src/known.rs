@@ -36,8 +36,8 @@ pub const KNOWN: &[Known] = &[
         "$unset",
     ] },
     Known { subject: "pipeline stages", names: &[
-        "$addFields", "$count", "$currentOp", "$group", "$limit", "$listLocalSessions", "$match", "$out", "$project",
-        "$replaceRoot", "$replaceWith", "$set", "$skip", "$sort", "$unset", "$unwind",
+        "$addFields", "$count", "$currentOp", "$group", "$limit", "$listLocalSessions", "$match", "$merge", "$out",
+        "$project", "$replaceRoot", "$replaceWith", "$set", "$skip", "$sort", "$unset", "$unwind",
     ] },
     Known { subject: "accumulators", names: &["$first", "$last", "$max", "$min", "$push", "$sum"] },
     Known { subject: "expressions", names: &["$literal", "$setField"] },

@@ -20,6 +20,7 @@ mod faults;
 mod listen;
 mod stream;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::{pending, poll_fn};
 use std::io;
@@ -67,6 +68,8 @@ pub(crate) struct Network {
     /// The hosts that no packet reaches or leaves.
     cut: BTreeSet<IpAddr>,
     connections: Slab<Connection>,
+    /// How many listeners there have been.
+    listeners: u64,
     /// How long bytes are on their way, in nanoseconds.
     latency: RangeInclusive<u64>,
     /// What a byte adds to that, in nanoseconds.
@@ -101,8 +104,9 @@ pub enum Reachability {
 }
 
 /// A port that someone listens on.
-#[derive(Default)]
 struct Listening {
+    /// The number of the listener.
+    listener: u64,
     /// Connections that were not accepted yet.
     backlog: VecDeque<usize>,
     acceptor: Option<Waker>,
@@ -128,6 +132,7 @@ enum Attempt {
 pub struct Listener {
     world: Arc<World>,
     address: SocketAddr,
+    number: u64,
 }
 
 impl Network {
@@ -142,6 +147,7 @@ impl Network {
             dns: Dns::default(),
             cut: BTreeSet::new(),
             connections: Slab::new(),
+            listeners: 0,
             latency: LATENCY,
             per_byte: 0,
             splits: true,
@@ -204,8 +210,9 @@ impl Network {
     }
 
     /// Listens at `address`, whose port may be 0 for a free one; an earlier listener there gets no more connections. Returns
-    /// the port.
-    fn listen(&mut self, address: SocketAddr) -> u16 {
+    /// the port, and the listener's number.
+    fn listen(&mut self, address: SocketAddr) -> (u16, u64) {
+        self.listeners += 1;
         let host = self.hosts.entry(address.ip()).or_default();
         let port = match address.port() {
             // A port is not given away again: its listener may come back.
@@ -215,13 +222,18 @@ impl Network {
         if address.port() == 0 {
             host.last_free_port = Some(port);
         }
-        host.listeners.insert(port, Listening::default());
-        port
+        let listening = Listening { listener: self.listeners, backlog: VecDeque::new(), acceptor: None };
+        host.listeners.insert(port, listening);
+        (port, self.listeners)
     }
 
-    fn stop_listening(&mut self, now: u64, address: SocketAddr) -> Vec<Waker> {
-        let host = self.hosts.get_mut(&address.ip());
-        let Some(listening) = host.and_then(|host| host.listeners.remove(&address.port())) else { return Vec::new() };
+    fn stop_listening(&mut self, now: u64, address: SocketAddr, number: u64) -> Vec<Waker> {
+        let Some(host) = self.hosts.get_mut(&address.ip()) else { return Vec::new() };
+        let Entry::Occupied(entry) = host.listeners.entry(address.port()) else { return Vec::new() };
+        if entry.get().listener != number {
+            return Vec::new();
+        }
+        let listening = entry.remove();
         let resets = listening.backlog.into_iter().flat_map(|connection| self.reset(now, connection));
         resets.chain(listening.acceptor).collect()
     }
@@ -230,8 +242,8 @@ impl Network {
 impl Listener {
     /// Listens at `address`, where nobody else does.
     pub(crate) fn bind(world: &Arc<World>, address: SocketAddr) -> Self {
-        let port = world.network().listen(address);
-        Self { world: Arc::clone(world), address: SocketAddr::new(address.ip(), port) }
+        let (port, number) = world.network().listen(address);
+        Self { world: Arc::clone(world), address: SocketAddr::new(address.ip(), port), number }
     }
 
     /// Where it listens.
@@ -246,7 +258,8 @@ impl Listener {
 
     /// Listens no more. Connections that nobody has accepted are reset.
     pub fn close(&self) {
-        let wakers = self.world.network().stop_listening(self.world.executor.now(), self.address);
+        let now = self.world.executor.now();
+        let wakers = self.world.network().stop_listening(now, self.address, self.number);
         wakers.into_iter().for_each(Waker::wake);
     }
 
@@ -255,7 +268,9 @@ impl Listener {
         let connection = poll_fn(|cx| {
             let mut network = self.world.network();
             let host = network.hosts.get_mut(&self.address.ip());
-            let Some(listening) = host.and_then(|host| host.listeners.get_mut(&self.address.port())) else {
+            let listening = host.and_then(|host| host.listeners.get_mut(&self.address.port()));
+            // After the end another one may listen at the address.
+            let Some(listening) = listening.filter(|listening| listening.listener == self.number) else {
                 return Poll::Ready(None);
             };
             match listening.backlog.pop_front() {

@@ -48,6 +48,23 @@ fn a_member_that_hangs_answers_nobody_and_goes_on_later() {
 }
 
 #[test]
+fn a_member_that_restarts_at_once_listens_once() {
+    let sim = Sim::new(1);
+    let (set, first) = set(&sim);
+
+    sim.run(async {
+        sim.sleep(SECOND).await;
+        let tasks = sim.tasks();
+
+        set.kill(first);
+        set.restart(first);
+
+        sim.sleep(SECOND).await;
+        assert_eq!(sim.tasks(), tasks);
+    });
+}
+
+#[test]
 fn a_member_that_is_killed_while_it_hangs_does_not_hang_when_it_is_back() {
     let sim = Sim::new(2);
     let (set, first) = set(&sim);

@@ -18,7 +18,7 @@ use super::sort::Sort;
 use super::work::Work;
 
 /// Where a command reads the documents.
-enum Hint<'a> {
+pub(super) enum Hint<'a> {
     /// In the collection, forwards or backwards.
     Natural { reverse: bool },
     /// In an index, forwards.
@@ -59,7 +59,10 @@ impl Collection {
 
 impl<'a> Hint<'a> {
     /// Reads the name of an index, its key pattern, or `$natural`. An empty pattern is no hint.
-    fn read(collection: &'a Collection, hint: Option<RawBsonRef<'_>>) -> Result<Option<Self>, CommandFailure> {
+    pub(super) fn read(
+        collection: &'a Collection,
+        hint: Option<RawBsonRef<'_>>,
+    ) -> Result<Option<Self>, CommandFailure> {
         let Some(hint) = hint else { return Ok(None) };
         let (name, pattern) = (hint.as_str(), hint.as_document());
         let is_empty = match (name, pattern) {

@@ -197,6 +197,11 @@ impl Index {
         self.taken.as_ref().and_then(|taken| taken.held.as_ref()).map_or(0, Held::bytes)
     }
 
+    /// The paths of its fields, in their order.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(|(name, _)| name.as_str())
+    }
+
     /// Whether both index the same fields in the same way.
     pub(super) fn has_pattern(&self, pattern: &RawDocument) -> bool {
         compare_documents(&self.pattern, pattern).is_eq()

@@ -24,6 +24,7 @@
 //! ```
 
 mod arguments;
+mod bounds;
 mod catalog;
 mod collation;
 mod collection;
@@ -42,6 +43,7 @@ mod modifier;
 mod number;
 mod opened;
 mod order;
+mod output;
 mod path;
 mod pattern;
 mod pipeline;

@@ -15,6 +15,7 @@ use super::filter::Filter;
 use super::meter::{Stored, value_size};
 use super::number::Number;
 use super::order::{Ordered, compare};
+use super::output::Output;
 use super::projection::Projection;
 use super::set::Settings;
 use super::sort::Sort;
@@ -67,8 +68,7 @@ pub(super) enum Beginning {
 pub(super) struct Pipeline<'a> {
     pub(super) beginning: Option<Beginning>,
     stages: Vec<Stage>,
-    /// The collection that takes the result, and its database.
-    pub(super) out: Option<(Option<&'a str>, &'a str)>,
+    pub(super) output: Option<Output<'a>>,
 }
 
 /// The most stages of a pipeline.
@@ -88,7 +88,7 @@ struct Made<'a> {
 }
 
 /// Stages that are read apart from the others.
-const APART: [&str; 4] = ["$currentOp", "$listLocalSessions", "$listSearchIndexes", "$out"];
+const APART: [&str; 5] = ["$currentOp", "$listLocalSessions", "$listSearchIndexes", "$merge", "$out"];
 
 impl<'a> Pipeline<'a> {
     /// Reads the stages.
@@ -97,7 +97,7 @@ impl<'a> Pipeline<'a> {
             let message = format!("Pipeline length must be no longer than {MAX_STAGES} stages.");
             return Err(CommandFailure::new(code::TOO_MANY_STAGES, message));
         }
-        let mut pipeline = Self { beginning: None, stages: Vec::new(), out: None };
+        let mut pipeline = Self { beginning: None, stages: Vec::new(), output: None };
         for (index, stage) in stages.iter().enumerate() {
             let mut fields_of_stage = fields(stage);
             let (Some((name, argument)), None) = (fields_of_stage.next(), fields_of_stage.next()) else {
@@ -112,11 +112,11 @@ impl<'a> Pipeline<'a> {
                 }
                 "$listLocalSessions" => pipeline.beginning = Some(Beginning::Sessions),
                 "$currentOp" => pipeline.beginning = Some(Beginning::Operations),
-                "$out" if index + 1 < stages.len() => {
-                    let message = "$out can only be the final stage in the pipeline";
+                name if Output::STAGES.contains(&name) && index + 1 < stages.len() => {
+                    let message = format!("{name} can only be the final stage in the pipeline");
                     return Err(CommandFailure::new(code::OUT_MUST_BE_LAST, message));
                 }
-                "$out" => pipeline.out = Some(out(argument)?),
+                name if Output::STAGES.contains(&name) => pipeline.output = Some(Output::parse(name, argument)?),
                 name => pipeline.stages.push(Stage::parse(name, argument)?),
             }
         }
@@ -177,18 +177,6 @@ impl<'a> Made<'a> {
         self.documents.push(Arc::new(Stored::computed(document)));
         Ok(())
     }
-}
-
-/// The collection that `$out` names, and its database.
-fn out(argument: RawBsonRef<'_>) -> Result<(Option<&str>, &str), CommandFailure> {
-    let by_fields = || {
-        let document = argument.as_document()?;
-        Some((document.get_str("db").ok(), document.get_str("coll").ok()?))
-    };
-    let by_name = argument.as_str().map(|collection| (None, collection));
-    by_name
-        .or_else(by_fields)
-        .ok_or_else(|| CommandFailure::failed_to_parse("$out needs the name of a collection, or db and coll"))
 }
 
 impl Stage {

@@ -66,11 +66,12 @@ impl Projection {
 
     /// A projection that leaves these fields out.
     pub(super) fn without(names: &[&str]) -> Result<Self, CommandFailure> {
-        let mut listed = Fields::default();
-        for name in names {
-            listed.add(&Path::parse(name)?)?;
-        }
-        Ok(Self { keeps: false, listed })
+        Ok(Self { keeps: false, listed: Fields::of(names)? })
+    }
+
+    /// A projection that keeps these fields, and `_id` only if it is among them.
+    pub(super) fn only(names: &[&str]) -> Result<Self, CommandFailure> {
+        Ok(Self { keeps: true, listed: Fields::of(names)? })
     }
 
     /// The projected `document`; after too much work, a part of it.
@@ -80,6 +81,12 @@ impl Projection {
 }
 
 impl Fields {
+    fn of(names: &[&str]) -> Result<Self, CommandFailure> {
+        let mut listed = Self::default();
+        names.iter().try_for_each(|name| listed.add(&Path::parse(name)?))?;
+        Ok(listed)
+    }
+
     fn add(&mut self, path: &Path) -> Result<(), CommandFailure> {
         let mut fields = self;
         let mut is_new = false;

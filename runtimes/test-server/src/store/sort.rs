@@ -65,6 +65,18 @@ impl Sort {
         Ok(if by.is_empty() { Self::Natural { reverse: false } } else { Self::By(by) })
     }
 
+    /// How the document's keys stand to `bound`, which has one for each path.
+    pub(super) fn compare_with(&self, document: &RawDocument, bound: &[RawBsonRef<'_>], work: &Work) -> Ordering {
+        match self {
+            Self::Natural { .. } => Ordering::Equal,
+            Self::By(by) => {
+                let keys: Vec<_> = by.iter().map(|(path, direction)| key(path, *direction, document, work)).collect();
+                work.step(keys.iter().map(|key| weight(*key)).sum());
+                compare_keys(by, &keys, bound)
+            }
+        }
+    }
+
     /// Sorts documents that are in their natural order.
     pub(super) fn apply(&self, documents: &mut Vec<Arc<Stored>>, work: &Work) -> Result<(), CommandFailure> {
         self.apply_to(documents, work, |document| document)

@@ -37,7 +37,7 @@ const MODIFIERS: &[&str] = &["$bit", "$currentDate"];
 const STAGES: &[&str] = &[
     "$bucket", "$bucketAuto", "$changeStream", "$changeStreamSplitLargeEvent", "$collStats", "$densify", "$documents",
     "$facet", "$fill", "$geoNear", "$graphLookup", "$indexStats", "$listClusterCatalog", "$listSampledQueries",
-    "$listSessions", "$lookup", "$merge", "$planCacheStats", "$queryStats", "$rankFusion", "$redact", "$sample",
+    "$listSessions", "$lookup", "$planCacheStats", "$queryStats", "$rankFusion", "$redact", "$sample",
     "$scoreFusion", "$search", "$searchMeta", "$setWindowFields", "$shardedDataDistribution", "$sortByCount",
     "$unionWith", "$vectorSearch",
 ];

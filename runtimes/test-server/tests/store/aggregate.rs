@@ -154,6 +154,31 @@ fn out_replaces_a_collection() {
 }
 
 #[test]
+fn merge_adds_documents_and_sets_the_fields_of_those_that_are_there() {
+    let mut server = five();
+    server.ok(doc! { "insert": "odd", "documents": [{ "_id": 1, "odd": "?", "kept": 1 }, { "_id": 99 }] });
+
+    let merge = doc! { "$merge": { "into": { "db": "test", "coll": "odd" }, "on": "_id", "whenMatched": "merge" } };
+    let reply =
+        server.ok(aggregate(vec![doc! { "$match": { "odd": true } }, doc! { "$project": { "odd": 1 } }, merge]));
+
+    assert_eq!(batch(&reply), []);
+    let odd = server.find(doc! { "find": "odd" });
+    assert_eq!(ids(&odd), [1, 99, 3, 5]);
+    assert_eq!(odd[0], doc! { "_id": 1, "odd": true, "kept": 1 });
+}
+
+#[test]
+fn a_merge_that_does_anything_else_is_refused() {
+    let mut server = five();
+    let mut code = |options: Document| server.code(aggregate(vec![doc! { "$merge": options }]));
+
+    assert_eq!(code(doc! { "into": "odd", "whenMatched": "replace" }), 115);
+    assert_eq!(code(doc! { "into": "odd", "unknown": 1 }), 40415);
+    assert_eq!(code(doc! { "on": "_id" }), 9);
+}
+
+#[test]
 fn the_database_itself_knows_its_sessions() {
     let mut server = Server::default();
     let pipeline = vec![

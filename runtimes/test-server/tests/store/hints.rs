@@ -46,6 +46,23 @@ fn documents_come_in_the_order_of_the_index() {
 }
 
 #[test]
+fn an_index_is_read_from_min_up_to_max() {
+    let mut server = with_index();
+    let mut between = |bounds: Document| {
+        let mut find = doc! { "find": "pets", "hint": "xy" };
+        find.extend(bounds);
+        ids(&server.find(find))
+    };
+
+    assert_eq!(between(doc! { "min": { "x": 2, "y": 2 } }), [3, 1]);
+    assert_eq!(between(doc! { "max": { "x": 2, "y": 1 } }), [2, 3]);
+    assert_eq!(between(doc! { "min": { "x": 1, "y": 0 }, "limit": 1 }), [3]);
+    assert_eq!(between(doc! { "min": { "x": 2, "y": 2 }, "max": { "x": 2, "y": 2 } }), [0; 0]);
+    assert_eq!(server.code(doc! { "find": "pets", "min": { "x": 1 } }), 51173);
+    assert_eq!(server.code(doc! { "find": "pets", "min": { "x": 1 }, "hint": "xy" }), 51174);
+}
+
+#[test]
 fn natural_is_the_order_of_insertion_or_its_reverse() {
     let mut server = with_index();
 

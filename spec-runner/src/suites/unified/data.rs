@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 
-use super::format::{Data, Method, PlaceOptions, ReadPreferenceDocument};
+use super::format::{Data, FIND, Method, PlaceOptions, ReadPreferenceDocument};
 
 /// Where an operation is carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +94,14 @@ impl Plan {
         if let Some(concern) = write_concern.filter(|_| !reads) {
             built.insert("writeConcern", concern.0.clone());
         }
-        let database = if on_admin { "admin".to_owned() } else { place.database.clone() };
+        let database = match data.method {
+            _ if on_admin => "admin",
+            Method::DropDatabase => {
+                data.arguments.get_str("database").map_err(|_| "dropDatabase needs the name of a database")?
+            }
+            _ => &place.database,
+        };
+        let database = database.to_owned();
         let read_preference = place.options.read_preference.clone();
         Ok(Self { database, command: built, reads, read_preference, outcome })
     }
@@ -121,6 +128,7 @@ fn shape(method: Method, arguments: &Document) -> Shape {
         Method::Count | Method::EstimatedDocumentCount => ("count", true),
         Method::CreateCollection => ("create", false),
         Method::DropCollection => ("drop", false),
+        Method::DropDatabase => ("dropDatabase", false),
         Method::FindOneAndDelete | Method::FindOneAndReplace | Method::FindOneAndUpdate => ("findAndModify", false),
         Method::InsertMany | Method::InsertOne => ("insert", false),
         Method::ListCollectionNames | Method::ListCollectionObjects | Method::ListCollections => {
@@ -166,7 +174,7 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
             Outcome::Count
         }
         Method::CreateFindCursor | Method::Find => {
-            copy(command, &["filter", "batchSize", "limit", "sort", "comment", "returnKey", "hint", "skip"]);
+            copy(command, &FIND);
             if data.method == Method::Find { Outcome::Documents } else { Outcome::Cursor }
         }
         Method::FindOne => {
@@ -175,8 +183,9 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
             Outcome::First
         }
         Method::CreateIndex => {
-            let name = argument("name")?;
-            command.insert("indexes", vec![doc! { "key": argument("keys")?, "name": name.clone() }]);
+            let keys = argument("keys")?;
+            let name = arguments.get("name").cloned().unwrap_or_else(|| index_name(&keys).into());
+            command.insert("indexes", vec![doc! { "key": keys, "name": name.clone() }]);
             Outcome::Known(name)
         }
         Method::DeleteMany | Method::DeleteOne => {
@@ -194,6 +203,7 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
             copy(command, &["capped", "size", "max"]);
             Outcome::Known(Bson::Null)
         }
+        Method::DropDatabase => Outcome::Known(Bson::Null),
         Method::Distinct => {
             command.insert("key", argument("fieldName")?);
             command.insert("query", argument("filter")?);
@@ -267,6 +277,18 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
             Outcome::Updated
         }
     })
+}
+
+/// The name that drivers give an index: the fields, each with its direction.
+fn index_name(keys: &Bson) -> String {
+    let keys = keys.as_document().into_iter().flatten();
+    let parts: Vec<String> = keys
+        .map(|(field, direction)| match direction {
+            Bson::String(kind) => format!("{field}_{kind}"),
+            direction => format!("{field}_{direction}"),
+        })
+        .collect();
+    parts.join("_")
 }
 
 /// The document with an `_id`, in front.

@@ -8,14 +8,12 @@ use bson::{Binary, DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
 use super::explain;
 use crate::document::document;
 use crate::store::arguments::{Arguments, values};
-use crate::store::catalog::Namespace;
 use crate::store::collection::Collection;
 use crate::store::cursor::{Cursor, DEFAULT_BATCH_SIZE};
 use crate::store::filter::Filter;
 use crate::store::meter::Stored;
 use crate::store::number::Number;
 use crate::store::pipeline::{Beginning, Pipeline, database_namespace};
-use crate::store::work::Work;
 use crate::store::{Call, CommandFailure, Store, code};
 
 #[rustfmt::skip]
@@ -40,8 +38,10 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     }
     let batch_size = batch_size(&arguments)?;
     let read_concern = arguments.document("readConcern")?.and_then(|concern| concern.get_str("level").ok());
-    if pipeline.out.is_some() && read_concern == Some("linearizable") {
-        let message = "$out cannot be used with a 'linearizable' read concern level";
+    if let Some(output) = pipeline.output
+        && read_concern == Some("linearizable")
+    {
+        let message = format!("{} cannot be used with a 'linearizable' read concern level", output.stage());
         return Err(CommandFailure::new(code::INVALID_OPTIONS, message));
     }
 
@@ -70,8 +70,8 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
         }
     };
     let mut documents = pipeline.run(documents, &command.work)?;
-    if let Some((database, collection)) = pipeline.out {
-        put_out(store, Namespace::new(database.unwrap_or(command.database), collection)?, &documents, &command.work)?;
+    if let Some(output) = pipeline.output {
+        output.put(&mut store.catalog, command.database, &documents, &command.work)?;
         documents.clear();
     }
     let name = namespace.map_or_else(|| database_namespace(command.database), |namespace| namespace.full());
@@ -88,22 +88,6 @@ fn batch_size(arguments: &Arguments<'_>) -> Result<usize, CommandFailure> {
     let cursor = Arguments::new("aggregate.cursor", cursor);
     cursor.check_known(&["batchSize"])?;
     Ok(cursor.natural("batchSize")?.unwrap_or(DEFAULT_BATCH_SIZE))
-}
-
-/// Replaces a collection's documents by `documents`, and keeps its options and indexes; nothing happens if one cannot
-/// be stored.
-fn put_out(
-    store: &mut Store,
-    namespace: Namespace<'_>,
-    documents: &[Arc<Stored>],
-    work: &Work,
-) -> Result<(), CommandFailure> {
-    let mut made = store.catalog.get_or_create(namespace)?.emptied();
-    for document in documents {
-        made.insert(store.catalog.with_id(document), work)?;
-    }
-    store.catalog.put(namespace, made);
-    Ok(())
 }
 
 impl Beginning {

@@ -2,6 +2,7 @@
 
 use bson::RawDocumentBuf;
 
+use crate::store::bounds::{Bounds, key_projection};
 use crate::store::cursor::{Cursor, DEFAULT_BATCH_SIZE, Source};
 use crate::store::filter::Filter;
 use crate::store::projection::Projection;
@@ -27,15 +28,10 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let batch_size = arguments.natural("batchSize")?.unwrap_or(DEFAULT_BATCH_SIZE);
     let single_batch = arguments.boolean("singleBatch")?;
     let is_tailable = arguments.boolean("tailable")?;
-    for (field, is_used) in [
-        ("max", arguments.document("max")?.is_some_and(|max| !max.is_empty())),
-        ("min", arguments.document("min")?.is_some_and(|min| !min.is_empty())),
-        ("returnKey", arguments.boolean("returnKey")?),
-        ("showRecordId", arguments.boolean("showRecordId")?),
-    ] {
-        if is_used {
-            return Err(CommandFailure::not_supported(&format!("find with {field}")));
-        }
+    let returns_key = arguments.boolean("returnKey")?;
+    // Keys have no place in the collection.
+    if arguments.boolean("showRecordId")? && !returns_key {
+        return Err(CommandFailure::not_supported("find with showRecordId"));
     }
     if arguments.boolean("awaitData")? && !is_tailable {
         return Err(CommandFailure::failed_to_parse("Cannot set 'awaitData' without also setting 'tailable'"));
@@ -53,6 +49,7 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
                 "error processing query: tailable cursor requested on non capped collection",
             ));
         }
+        let bounds = Bounds::read(collection, hint, arguments.document("min")?, arguments.document("max")?)?;
         if is_tailable && !is_empty {
             cursor.source = Source::Tail { filter, position: None, skip };
             cursor.awaits_data = arguments.boolean("awaitData")?;
@@ -60,17 +57,24 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
         } else {
             // At most one document matches, and the search ends after it.
             let by_id = filter.only_id().is_some().then_some(1);
-            let needed = if sort.is_some() { None } else { limit };
+            let needed = if sort.is_some() || bounds.is_some() { None } else { limit };
             let needed = needed.map_or(usize::MAX, |limit| limit.saturating_add(skip));
             let mut documents: Vec<_> =
                 collection.hinted(hint, &filter, needed, work)?.into_iter().map(|(_, document)| document).collect();
+            if let Some(bounds) = bounds {
+                documents.retain(|document| bounds.hold(document, work));
+                work.check()?;
+            }
             if let Some(sort) = sort {
                 sort.apply(&mut documents, work)?;
             }
             cursor = Cursor::of(namespace.full(), documents.into_iter().skip(skip));
             cursor.limit = limit.or(by_id);
         }
-        cursor.projection = projection;
+        cursor.projection = match returns_key {
+            true => Some(key_projection(collection, hint, arguments.document("sort")?)?),
+            false => projection,
+        };
     } else {
         // An empty result has no further batch.
         cursor.limit = Some(0);

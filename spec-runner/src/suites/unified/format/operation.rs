@@ -387,6 +387,7 @@ pub enum Method {
     DeleteOne,
     Distinct,
     DropCollection,
+    DropDatabase,
     DropIndex,
     DropIndexes,
     EstimatedDocumentCount,
@@ -411,8 +412,18 @@ pub enum Method {
 }
 
 /// What some operations need that a pool does not have.
-const LACKING: [(&str, &[&str]); 2] =
-    [("change streams", &["createChangeStream"]), ("bulk writes of a whole client", &["clientBulkWrite"])];
+const LACKING: [(&str, &[&str]); 3] = [
+    ("change streams", &["createChangeStream"]),
+    ("bulk writes of a whole client", &["clientBulkWrite"]),
+    ("a server that runs JavaScript (mapReduce)", &["mapReduce"]),
+];
+
+/// The arguments of a find that are fields of its command.
+#[rustfmt::skip]
+pub const FIND: [&str; 13] = [
+    "filter", "sort", "projection", "hint", "skip", "limit", "batchSize", "comment", "maxTimeMS", "max", "min", "returnKey",
+    "showRecordId",
+];
 
 /// What a test needs that does not exist here, if anything, as the names and arguments of its operations show.
 pub(super) fn lack(test: &Value) -> Option<String> {
@@ -440,10 +451,9 @@ impl Method {
             Self::Count | Self::CountDocuments | Self::DeleteMany | Self::DeleteOne => &["filter"],
             Self::CreateCollection => &["collection", "capped", "size", "max"],
             Self::DropCollection => &["collection"],
+            Self::DropDatabase => &["database"],
             Self::FindOneAndDelete => &["filter", "sort"],
-            Self::CreateFindCursor | Self::Find => {
-                &["filter", "batchSize", "limit", "sort", "comment", "returnKey", "hint", "skip"]
-            }
+            Self::CreateFindCursor | Self::Find => &FIND,
             Self::FindOne => &["filter", "sort"],
             Self::CreateIndex => &["keys", "name"],
             Self::Distinct => &["fieldName", "filter"],
