@@ -233,7 +233,8 @@ fn what_is_lacking_is_told() {
     is_skipped(operation("clientBulkWrite", json!({ "models": [] })), "needs bulk writes of a whole client");
     is_skipped(operation("find", json!({ "filter": { "$where": "true" } })), "needs a server that runs JavaScript");
     is_skipped(operation("explode", json!({})), "tests[0].operations[0]: name: unknown value `explode`");
-    is_skipped(operation("find", json!({ "filter": {}, "max": 1 })), "unknown argument `max` of find");
+    is_skipped(operation("find", json!({ "filter": {}, "tailable": 1 })), "unknown argument `tailable` of find");
+    is_skipped(operation("mapReduce", json!({})), "needs a server that runs JavaScript (mapReduce)");
     is_skipped(file(json!({ "skipReason": "nobody can" })), "its file says: nobody can");
     let sharded = json!([{ "topologies": ["sharded"], "minServerVersion": "8.0" }]);
     is_skipped(
