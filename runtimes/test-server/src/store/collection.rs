@@ -13,7 +13,7 @@ use super::failure::{CommandFailure, code};
 use super::filter::Filter;
 use super::index::{Index, Keys};
 use super::meter::{Held, Meter, Stored};
-use super::nested;
+use super::nested::nested;
 use super::order::Ordered;
 use super::work::{self, Work, weight};
 use super::write_error::WriteFailure;

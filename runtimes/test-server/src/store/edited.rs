@@ -2,8 +2,8 @@
 
 use bson::{Bson, Document, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
-use super::count_in;
 use super::failure::{CommandFailure, code};
+use super::nested::count_in;
 use super::path::{Path, position};
 use super::work::Work;
 

@@ -40,6 +40,7 @@ mod index;
 mod limits;
 mod meter;
 mod modifier;
+mod nested;
 mod number;
 mod opened;
 mod order;
@@ -63,7 +64,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bson::spec::ElementType;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf};
 
 pub use self::failure::{CommandFailure, code, code_name};
 pub use self::limits::{BYTES_PER_STEP, STEPS_PER_MILLISECOND, StoreLimits};
@@ -73,6 +74,7 @@ use catalog::{Catalog, Namespace};
 use cmap_core::time::Instant;
 use cmap_core::wire;
 use cursors::{Cursors, Owner};
+use nested::count_in;
 use work::Work;
 
 /// All databases, and the open cursors.
@@ -329,20 +331,4 @@ fn check(body: &RawDocument, work: &Work) -> Result<(), CommandFailure> {
         return Err(CommandFailure::new(code::EXCEEDED_MEMORY_LIMIT, message));
     }
     work.check()
-}
-
-/// The number of values in a document, an array, or what is none of them. Texts that are no UTF-8 are errors.
-fn count_in(value: RawBsonRef<'_>) -> Result<usize, bson::error::Error> {
-    let mut count = 0;
-    for field in nested(value).transpose()?.into_iter().flat_map(RawDocument::iter) {
-        count += 1 + count_in(field?.1)?;
-    }
-    Ok(count)
-}
-
-/// The document in a value.
-fn nested(value: RawBsonRef<'_>) -> Option<Result<&RawDocument, bson::error::Error>> {
-    let array = || Some(RawDocument::from_bytes(value.as_array()?.as_bytes()));
-    let scope = || value.as_javascript_with_scope().map(|code| Ok(code.scope));
-    value.as_document().map(Ok).or_else(array).or_else(scope)
 }

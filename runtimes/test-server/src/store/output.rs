@@ -6,13 +6,12 @@ use std::sync::Arc;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::arguments::fields;
-use super::catalog::Namespace;
+use super::catalog::{Catalog, Namespace};
 use super::collection::check_size;
-use super::failure::CommandFailure;
+use super::failure::{CommandFailure, code};
 use super::meter::Stored;
 use super::order::Ordered;
 use super::work::Work;
-use super::{Catalog, code};
 
 /// Where a result goes.
 #[derive(Clone, Copy, Debug)]

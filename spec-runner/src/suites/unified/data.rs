@@ -94,12 +94,11 @@ impl Plan {
         if let Some(concern) = write_concern.filter(|_| !reads) {
             built.insert("writeConcern", concern.0.clone());
         }
-        let database = match data.method {
+        let named = Some("database").filter(|_| data.method == Method::DropDatabase);
+        let database = match named.map(|name| data.arguments.get_str(name)) {
             _ if on_admin => "admin",
-            Method::DropDatabase => {
-                data.arguments.get_str("database").map_err(|_| "dropDatabase needs the name of a database")?
-            }
-            _ => &place.database,
+            None => &place.database,
+            Some(name) => name.map_err(|_| "dropDatabase needs the name of a database")?,
         };
         let database = database.to_owned();
         let read_preference = place.options.read_preference.clone();
@@ -282,12 +281,11 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
 /// The name that drivers give an index: the fields, each with its direction.
 fn index_name(keys: &Bson) -> String {
     let keys = keys.as_document().into_iter().flatten();
-    let parts: Vec<String> = keys
-        .map(|(field, direction)| match direction {
-            Bson::String(kind) => format!("{field}_{kind}"),
-            direction => format!("{field}_{direction}"),
-        })
-        .collect();
+    let part = |(field, direction): (&String, &Bson)| match direction.as_str() {
+        Some(kind) => format!("{field}_{kind}"),
+        None => format!("{field}_{direction}"),
+    };
+    let parts: Vec<String> = keys.map(part).collect();
     parts.join("_")
 }
 
