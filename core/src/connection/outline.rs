@@ -74,6 +74,11 @@ impl<'c> Outline<'c> {
         self.traits.takes(addition)
     }
 
+    /// Whether it is an aggregation, or the like, whose result is written to a collection (`$out`, `$merge`).
+    pub fn writes_result(&self) -> bool {
+        self.effect() == Effect::WritesResult
+    }
+
     pub(crate) fn effect(&self) -> Effect {
         self.traits.effect
     }

@@ -1,9 +1,11 @@
 //! One attempt at an operation: a connection to a server that suits, a session, and the command with its fields.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ClientField, Command, Outline, Peer, Role};
+use cmap_core::options::ReadPreference;
 use cmap_core::pool::Purpose;
 use cmap_core::retry::{Failure, Labels, Numbering, Retry};
 use cmap_core::session::{
@@ -240,7 +242,18 @@ impl<R: Runtime> Attempt<'_, R> {
                 Some(address) => ServerSelector::Pinned(Arc::new(address.clone())),
                 None => ServerSelector::Writable,
             },
-            (_, _) => self.selector.clone(),
+            (_, _) => self.own_selector().into_owned(),
+        }
+    }
+
+    /// The caller's selector. The primary writes the result of an aggregation while a server is known whose secondaries cannot (SEL-38).
+    fn own_selector(&self) -> Cow<'_, ServerSelector> {
+        match self.selector {
+            ServerSelector::ReadPreference(preference) if self.outline.writes_result() => {
+                let preference = ReadPreference::clone(preference);
+                Cow::Owned(self.topology.description().preference_for_output(preference).into())
+            }
+            selector => Cow::Borrowed(selector),
         }
     }
 
@@ -276,6 +289,7 @@ impl<R: Runtime> Attempt<'_, R> {
             SessionOf::Implicit(_) => None,
         };
         let part = self.part.zip(session);
+        let selector = self.own_selector();
         let along = Along {
             lsid,
             number,
@@ -283,7 +297,7 @@ impl<R: Runtime> Attempt<'_, R> {
             cluster_time: self.sessions.cluster_time(),
             causality: session.map(|session| &session.causality),
             snapshot: session.and_then(|session| session.snapshot.as_ref()),
-            reads: ReadsBy::of_operation(self.selector),
+            reads: ReadsBy::of_operation(&selector),
             defaults: self.topology.command_defaults(),
             has_limit: self.deadline.is_some(),
         };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cmap_sim::bson::{Document, doc, rawdoc};
-use cmap_sim::core::options::ClientOptions;
+use cmap_sim::core::options::{ClientOptions, ReadMode, ReadPreference};
 use cmap_sim::core::random::Random;
 use cmap_sim::core::server::CommandEvent;
 use cmap_sim::core::topology::ServerSelector::Writable;
@@ -227,4 +227,21 @@ fn ask(set: &Servers, find: &Document) -> Vec<Document> {
     let reply = Document::try_from(&*reply).unwrap();
     let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     batch.iter().map(|document| document.as_document().unwrap().clone()).collect()
+}
+
+#[test]
+fn a_secondary_writes_the_result_of_an_aggregation_that_asks_for_one_sel_38() {
+    let sim = Sim::new(1);
+    let set = set(&sim);
+
+    sim.run(async {
+        let client = Client::connect(&set.uri(OPTIONS)).await.unwrap();
+        let secondary = ReadPreference::new(ReadMode::Secondary);
+        let out = rawdoc! { "aggregate": "log", "pipeline": [{ "$out": "copy" }], "cursor": {} };
+
+        let error = client.run(secondary, ("db", out)).await.unwrap_err();
+
+        // The simulated one says that it cannot.
+        assert!(error.to_string().contains("an aggregation that writes, on a secondary"), "{error}");
+    });
 }
