@@ -114,7 +114,7 @@ impl Oracle {
                 backs_off: options.backoff != Some(false),
             },
             patience: Patience::of(options),
-            lives: Lives::of(options),
+            lives: Lives::of(options, case.lateness),
             rest: Rest::of(options, is_limited),
             now: Instant::ORIGIN,
             is_closed: false,

@@ -19,11 +19,13 @@ pub(super) struct Lives {
 }
 
 impl Lives {
-    pub(super) fn of(options: &PoolOptions) -> Self {
+    /// Those of a client whose timeouts are handled so late.
+    pub(super) fn of(options: &PoolOptions, lateness: Duration) -> Self {
         let keeps_none = options.min_pool_size.unwrap_or_default() == 0;
         Self {
             max_idle_time: options.max_idle_time.filter(|time| !time.is_zero()),
-            max_lifetime: options.max_lifetime.filter(|_| keeps_none),
+            // A timeout ends it.
+            max_lifetime: options.max_lifetime.filter(|_| keeps_none).map(|lifetime| lifetime + lateness),
             max_uses: options.max_uses.filter(|_| keeps_none),
         }
     }
