@@ -282,6 +282,7 @@ pub fn a_get_more_that_nobody_waits_for_gives_its_connection_back<H: Harness>() 
         fill(&client).await;
         let mut cursor = find(&client).await;
         let mut read = vec![next(&mut cursor).await, next(&mut cursor).await];
+        block(&client, "getMore").await;
 
         assert!(poll_once(&mut Box::pin(cursor.try_next())).await.is_none());
         // The only connection is free again.
