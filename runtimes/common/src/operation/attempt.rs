@@ -248,13 +248,12 @@ impl<R: Runtime> Attempt<'_, R> {
 
     /// The caller's selector. The primary writes the result of an aggregation while a server is known whose secondaries cannot (SEL-38).
     fn own_selector(&self) -> Cow<'_, ServerSelector> {
-        match self.selector {
-            ServerSelector::ReadPreference(preference) if self.outline.writes_result() => {
-                let preference = ReadPreference::clone(preference);
-                Cow::Owned(self.topology.description().preference_for_output(preference).into())
-            }
-            selector => Cow::Borrowed(selector),
+        let ServerSelector::ReadPreference(preference) = self.selector else { return Cow::Borrowed(self.selector) };
+        if !self.outline.writes_result() {
+            return Cow::Borrowed(self.selector);
         }
+        let preference = ReadPreference::clone(preference);
+        Cow::Owned(self.topology.description().preference_for_output(preference).into())
     }
 
     /// Takes a session, if the server has them and the command takes one (SES-1, SES-10).

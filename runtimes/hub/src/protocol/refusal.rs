@@ -9,6 +9,7 @@ use cmap_core::retry::ErrorLabel;
 
 use super::names;
 use super::targets::Target;
+use crate::users::is_known;
 
 /// An error that the hub replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,12 @@ impl Refusal {
     /// The rules forbid the command to the user.
     pub(super) fn forbidden(target: &Target) -> Self {
         let Target { database, collection, action } = target;
+        if !is_known(action) {
+            let action = names::shown(action);
+            let message =
+                format!("no such command: '{action}'; a hub passes on what it does not know where a rule names it");
+            return Self::new(59, "CommandNotFound", message);
+        }
         let (database, action) = (names::shown(database), names::shown(action));
         let place = match collection.as_str() {
             "" => format!("{database}"),
@@ -144,8 +151,9 @@ mod tests {
 
         assert_eq!(target("orders", "find"), "not authorized on shop.orders to execute command { find }");
         assert_eq!(target("", "find"), "not authorized on shop to execute command { find }");
-        let forged = target("a\n2026-11-25 hangs up", "find\n");
-        assert_eq!(forged, "not authorized on shop.a\\n2026-11-25 hangs up to execute command { find\\n }");
+        assert!(target("orders", "noSuchCommand").starts_with("no such command: 'noSuchCommand'; "));
+        let forged = target("a\n2026-11-25 hangs up", "$out\n");
+        assert_eq!(forged, "not authorized on shop.a\\n2026-11-25 hangs up to execute command { $out\\n }");
         assert!(target(&"\n".repeat(1_000_000), &"\n".repeat(1_000_000)).len() < 2_000);
     }
 

@@ -5,11 +5,13 @@
 //! | `file` | the users file, and its errors |
 //! | `rules` | which commands a user may run on which collections |
 //! | `ordinary` | what a star may allow, and what only operators may do |
+//! | `operators` | which of the others the hub knows |
 //! | `pattern` | names with stars |
 //! | `add` | `cmap-hub user add` |
 
 mod add;
 mod file;
+mod operators;
 mod ordinary;
 mod pattern;
 mod rules;
@@ -21,7 +23,7 @@ use cmap_core::connection::auth::{ScramHash, StoredKeys};
 
 pub use add::{AddUserError, NewUser, add};
 pub use file::{UsersFileError, read};
-pub use ordinary::ORDINARY_COMMANDS;
+pub use ordinary::{ORDINARY_COMMANDS, is_known};
 pub use pattern::Pattern;
 pub use rules::{Rule, Rules};
 

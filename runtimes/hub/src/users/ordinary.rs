@@ -3,6 +3,7 @@
 //! Everything else is operators': the commands that concern the server and everybody who uses it, those that the hub does not know, and the
 //! places where a server keeps what is its own. A list of what is harmless stays right when MongoDB gets another command.
 
+use super::operators::is_operators;
 use crate::protocol::Target;
 
 /// Commands that concern the collections which they name, their users or nothing, by their modern names; and stages that write or watch. A
@@ -88,6 +89,13 @@ pub(super) fn is_database_of_the_server(target: &Target) -> bool {
 /// Whether the collection is the server's own.
 pub(super) fn is_system_collection(target: &Target) -> bool {
     target.collection.starts_with(SYSTEM)
+}
+
+/// Whether the hub knows what a command concerns, in any case of letters. Stages of pipelines are known by their dollar.
+pub fn is_known(action: &str) -> bool {
+    action.starts_with('$')
+        || ORDINARY_COMMANDS.iter().any(|name| name.eq_ignore_ascii_case(action))
+        || is_operators(action)
 }
 
 #[cfg(test)]
