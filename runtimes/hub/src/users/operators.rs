@@ -24,7 +24,7 @@ const OPERATOR_COMMANDS: &[&str] = &[
 ];
 
 /// Whether a command is one of them. Routers know some in lower case, too (`addshard`), so their case is no matter.
-pub fn is_operators(action: &str) -> bool {
+pub(super) fn is_operators(action: &str) -> bool {
     OPERATOR_COMMANDS.iter().any(|name| match name.strip_suffix('*') {
         Some(front) => action.get(..front.len()).is_some_and(|own| own.eq_ignore_ascii_case(front)),
         None => action.eq_ignore_ascii_case(name),
