@@ -19,7 +19,7 @@ use gungraun::{Callgrind, EventKind};
 const OPERATIONS: usize = 50;
 
 /// Instructions that a check-out/check-in pair may cost.
-const BUDGET_PER_PAIR: u64 = 601;
+const BUDGET_PER_PAIR: u64 = 750;
 
 /// A client with one connection, which is available.
 struct Warm {

@@ -21,10 +21,10 @@ use tokio::runtime::Runtime;
 const OPERATIONS: usize = 50;
 
 /// Instructions that a check-out/check-in pair may cost.
-const BUDGET_PER_PAIR: u64 = 601;
+const BUDGET_PER_PAIR: u64 = 750;
 
 /// Instructions that a waiting check-out may cost, with the check-in that it waits for.
-const BUDGET_PER_HAND_OFF: u64 = 1300;
+const BUDGET_PER_HAND_OFF: u64 = 1900;
 
 /// A client with one connection, which is available.
 struct Warm {
