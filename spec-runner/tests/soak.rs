@@ -69,7 +69,7 @@ fn a_soak_without_a_server_has_failed() {
 
 #[test]
 fn the_server_is_known_before_operations_with_little_time_begin() {
-    // As many tasks as connections: little time is enough on a slow machine, too, for whoever need not wait.
+    // Ten tasks share ten connections, so that no ping with little time waits for one, even on a slow machine.
     let soak = Soak::run(&["--seconds", "2", "--restart-every", "0", "--tasks", "10"]);
 
     assert_eq!(soak.status, Some(0), "{}{}", soak.text, soak.errors);

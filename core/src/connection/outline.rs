@@ -74,7 +74,7 @@ impl<'c> Outline<'c> {
         self.traits.takes(addition)
     }
 
-    /// Whether it is an aggregation, or the like, whose result is written to a collection (`$out`, `$merge`).
+    /// Whether the command writes its result to a collection: an aggregation with `$out` or `$merge`, or a `mapReduce`.
     pub fn writes_result(&self) -> bool {
         self.effect() == Effect::WritesResult
     }

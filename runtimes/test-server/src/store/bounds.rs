@@ -57,7 +57,7 @@ fn keys<'a>(index: &Index, bound: &'a RawDocument) -> Result<Vec<RawBsonRef<'a>>
 }
 
 /// What `returnKey` leaves of a document: the fields of the index that `hint` names or that has the pattern of `sort`. Without such an
-/// index nothing is left.
+/// index a server chooses one, which is not done here.
 pub(super) fn key_projection(
     collection: &Collection,
     hint: Option<RawBsonRef<'_>>,
@@ -68,7 +68,9 @@ pub(super) fn key_projection(
         Some(Hint::Natural { .. }) => None,
         None => sort.and_then(|sort| collection.indexes.iter().find(|index| index.has_pattern(sort))),
     };
-    let names: Vec<_> = index.into_iter().flat_map(Index::fields).collect();
+    let index =
+        index.ok_or_else(|| CommandFailure::not_supported("returnKey without the hint or the sort of an index"))?;
+    let names: Vec<_> = index.fields().collect();
     if names.iter().any(|name| name.contains('.')) {
         return Err(CommandFailure::not_supported("returnKey of an index with a dotted path"));
     }

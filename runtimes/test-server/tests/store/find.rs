@@ -132,7 +132,15 @@ fn keys_are_shown_in_place_of_documents() {
 
     assert_eq!(keys(doc! { "hint": "x_1" }), [doc! { "x": 2 }]);
     assert_eq!(keys(doc! { "sort": { "_id": 1 }, "showRecordId": true }), [doc! { "_id": 1 }]);
-    assert_eq!(keys(doc! {}), [doc! {}]);
+}
+
+#[test]
+fn keys_of_no_certain_index_are_refused() {
+    let mut server = Server::with_pets([doc! { "_id": 1 }]);
+
+    assert_eq!(server.code(doc! { "find": "pets", "returnKey": true }), 115);
+    let projected = doc! { "find": "pets", "returnKey": true, "hint": "_id_", "projection": { "x": 1 } };
+    assert_eq!(server.code(projected), 115);
 }
 
 #[test]

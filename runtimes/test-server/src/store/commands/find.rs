@@ -33,6 +33,9 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     if arguments.boolean("showRecordId")? && !returns_key {
         return Err(CommandFailure::not_supported("find with showRecordId"));
     }
+    if returns_key && projection.is_some() {
+        return Err(CommandFailure::not_supported("returnKey with a projection"));
+    }
     if arguments.boolean("awaitData")? && !is_tailable {
         return Err(CommandFailure::failed_to_parse("Cannot set 'awaitData' without also setting 'tailable'"));
     }
@@ -50,6 +53,9 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
             ));
         }
         let bounds = Bounds::read(collection, hint, arguments.document("min")?, arguments.document("max")?)?;
+        if is_tailable && bounds.is_some() {
+            return Err(CommandFailure::not_supported("min or max of a tailable cursor"));
+        }
         if is_tailable && !is_empty {
             cursor.source = Source::Tail { filter, position: None, skip };
             cursor.awaits_data = arguments.boolean("awaitData")?;
