@@ -33,6 +33,7 @@ impl NamedBy {
     }
 
     /// What to know about a name that the server's certificate does not have.
+    #[cfg(feature = "__rustls")]
     pub(super) fn note(self) -> &'static str {
         match self {
             Self::User => "",
