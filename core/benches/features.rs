@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::options::{Affinity, PoolOptions, PoolSizes, Profile, QueueDepth, Reuse, WaitOrder};
+use cmap_core::options::{Affinity, PoolOptions, PoolSizes, Profile, QueueDepth, Reuse};
 use cmap_core::pool::{Action, AffinityKey, CheckOutRequest, Condition, Delivery, Output, Pool};
 use cmap_core::time::Instant;
 use gungraun::prelude::*;
@@ -24,9 +24,6 @@ const PLAIN: u64 = 270;
 
 /// What a feature may cost beside that.
 const BUDGET: u64 = 60;
-
-/// The same of a random choice where half of the connections are in use: every second draw meets one of those, and another follows.
-const BUDGET_HALF_IN_USE: u64 = 130;
 
 /// Connections that are available.
 const CONNECTIONS: u32 = 8;
@@ -84,17 +81,6 @@ fn with(switch_on: impl FnOnce(&mut PoolOptions)) -> Warm {
     warm(switch_on, CheckOutRequest::default())
 }
 
-/// The same, and half of its connections are in use.
-fn half_in_use(switch_on: impl FnOnce(&mut PoolOptions)) -> Warm {
-    let mut warm = with(switch_on);
-    for _ in 0..CONNECTIONS / 2 {
-        let (_, delivery) = warm.pool.check_out(Instant::ORIGIN, warm.request);
-        assert!(delivery.is_some());
-    }
-    run(&mut warm);
-    warm
-}
-
 /// A pool that something has been done to, which is over.
 fn after(change: impl FnOnce(&mut Pool<u64>)) -> Warm {
     let mut warm = with(|_| {});
@@ -136,10 +122,7 @@ fn run(Warm { pool, request }: &mut Warm) {
 #[bench::max_uses(with(|_| {}))]
 #[bench::max_lifetime(with(|_| {}))]
 #[bench::refresh(with(|_| {}))]
-#[bench::wait_order(with(|_| {}))]
 #[bench::reuse_first_in(with(|_| {}))]
-#[bench::reuse_random(with(|_| {}))]
-#[bench::reuse_random_half_in_use(half_in_use(|_| {}))]
 #[bench::creation_rate(with(|_| {}))]
 #[bench::queue_depth(with(|_| {}))]
 #[bench::older_edition(with(|_| {}))]
@@ -158,9 +141,7 @@ fn plain(mut warm: Warm) -> Warm {
 #[bench::max_uses(with(|options| options.max_uses = Some(1_000_000)))]
 #[bench::max_lifetime(with(|options| options.max_lifetime = Some(HOUR)))]
 #[bench::refresh(with(|options| options.refresh_requirement = Some(HOUR)))]
-#[bench::wait_order(with(|options| options.wait_order = Some(WaitOrder::Deadline)))]
 #[bench::reuse_first_in(with(|options| options.reuse = Some(Reuse::FirstIn)))]
-#[bench::reuse_random(with(|options| options.reuse = Some(Reuse::Random)))]
 #[bench::creation_rate(with(|options| options.max_new_connections_per_second = Some(1000)))]
 #[bench::queue_depth(with(|options| options.max_wait_queue_depth = Some(QueueDepth::Waiters(100))))]
 #[bench::older_edition(with(|options| options.profile = Profile::Cmap1_1))]
@@ -171,16 +152,5 @@ fn with_feature(mut warm: Warm) -> Warm {
     warm
 }
 
-#[library_benchmark(config = limit(BUDGET_HALF_IN_USE))]
-#[bench::reuse_random_half_in_use(half_in_use(|options| options.reuse = Some(Reuse::Random)))]
-fn with_feature_half_in_use(mut warm: Warm) -> Warm {
-    run(&mut warm);
-    warm
-}
-
-library_benchmark_group!(
-    name = pair,
-    compare_by_id = true,
-    benchmarks = [plain, with_feature, with_feature_half_in_use]
-);
+library_benchmark_group!(name = pair, compare_by_id = true, benchmarks = [plain, with_feature]);
 main!(library_benchmark_groups = [pair]);

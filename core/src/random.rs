@@ -28,14 +28,6 @@ impl Random {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `count`, or 0. For choices that come often: the bits are mixed once, and only the first of them count.
-    #[inline(always)]
-    pub fn below(&mut self, count: u32) -> u32 {
-        self.0 = self.0.wrapping_add(STEP);
-        let bits = (self.0 ^ (self.0 >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32;
-        ((bits * u64::from(count)) >> 32) as u32
-    }
-
     /// A number from 0 to `bound`, both included.
     #[inline]
     pub fn up_to(&mut self, bound: u64) -> u64 {
@@ -64,25 +56,5 @@ mod tests {
 
         assert!((0..100).all(|_| random.up_to(3) <= 3));
         assert_eq!(random.up_to(0), 0);
-        assert!((0..100).all(|_| random.below(3) < 3));
-        assert_eq!((random.below(1), random.below(0)), (0, 0));
-    }
-
-    #[test]
-    fn each_number_below_a_count_follows_each_other_as_often() {
-        const COUNT: u32 = 8;
-        let mut random = Random::new(1);
-        let mut pairs = [[0_u32; COUNT as usize]; COUNT as usize];
-        let mut last = 0;
-
-        for _ in 0..64_000 {
-            let drawn = random.below(COUNT) as usize;
-            pairs[last][drawn] += 1;
-            last = drawn;
-        }
-
-        let rare = pairs.iter().flatten().min();
-        let frequent = pairs.iter().flatten().max();
-        assert!(rare >= Some(&850) && frequent <= Some(&1150), "{rare:?} to {frequent:?} of 1,000");
     }
 }

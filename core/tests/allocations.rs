@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::monitor::{ServerDescription, ServerType};
-use cmap_core::options::{Affinity, PoolOptions, Profile, QueueDepth, Reuse, WaitOrder};
+use cmap_core::options::{Affinity, PoolOptions, Profile, QueueDepth, Reuse};
 use cmap_core::pool::{Action, AffinityKey, CheckOutRequest, Condition, Handle, Output, Pool};
 use cmap_core::random::Random;
 use cmap_core::time::Instant;
@@ -106,13 +106,11 @@ fn a_pair_of_a_key_allocates_nothing_once_warm() {
 #[test]
 fn a_pair_with_an_option_beyond_the_specification_allocates_nothing_once_warm() {
     const HOUR: Duration = Duration::from_secs(3600);
-    let switches: [fn(&mut PoolOptions); 9] = [
+    let switches: [fn(&mut PoolOptions); 7] = [
         |options| options.reuse = Some(Reuse::FirstIn),
-        |options| options.reuse = Some(Reuse::Random),
         |options| options.max_uses = Some(1_000_000),
         |options| options.max_lifetime = Some(HOUR),
         |options| options.refresh_requirement = Some(HOUR),
-        |options| options.wait_order = Some(WaitOrder::Deadline),
         |options| options.max_new_connections_per_second = Some(20),
         |options| options.max_wait_queue_depth = Some(QueueDepth::TimesMaxPoolSize(2)),
         |options| options.profile = Profile::Cmap1_1,

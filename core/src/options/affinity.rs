@@ -7,7 +7,6 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::PoolOptionsError;
-use super::waiting::WaitOrder;
 
 /// What a check-out with a key (`CheckOutRequest::affinity`) may rely on: the connection that its key had last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,8 +20,7 @@ pub enum Affinity {
     Hold {
         /// Counted from each check-in; greater than zero. With it ends what the key may rely on.
         time: Duration,
-        /// Whether a held connection that is idle serves a check-out that nothing else can serve; not where check-outs wait
-        /// by deadline.
+        /// Whether a held connection that is idle serves a check-out that nothing else can serve.
         lend: bool,
     },
 }
@@ -37,17 +35,14 @@ impl Affinity {
     }
 
     /// # Errors
-    /// Connections are to be held for no time at all; or lent, which goes by arrival, to check-outs that wait by deadline.
-    pub(super) fn validate(self, wait_order: WaitOrder) -> Result<Self, PoolOptionsError> {
-        let refused = |value, rule: &str| Err(PoolOptionsError { option: "affinity", value, rule: rule.to_string() });
+    /// Connections are to be held for no time at all.
+    pub(super) fn validate(self) -> Result<Self, PoolOptionsError> {
         match self {
-            Self::Hold { time: Duration::ZERO, .. } => {
-                refused(format!("a hold of {:?}", Duration::ZERO), "the time must be greater than 0")
-            }
-            Self::Hold { lend: true, .. } if wait_order == WaitOrder::Deadline => refused(
-                "a hold that lends".to_string(),
-                "it lends to the check-out that has waited longest, and waitOrder is by deadline",
-            ),
+            Self::Hold { time: time @ Duration::ZERO, .. } => Err(PoolOptionsError {
+                option: "affinity",
+                value: format!("a hold of {time:?}"),
+                rule: "the time must be greater than 0".to_string(),
+            }),
             Self::Prefer | Self::Require | Self::Hold { .. } => Ok(self),
         }
     }

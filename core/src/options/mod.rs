@@ -54,5 +54,5 @@ pub use secret::{Secret, Shown};
 pub use server_api::{ServerApi, ServerApiVersion};
 pub use srv::SrvOptions;
 pub use tls::TlsOptions;
-pub use waiting::{IdentityOrder, QueueDepth, Reuse, WaitOrder};
+pub use waiting::{QueueDepth, Reuse};
 pub use warning::Warning;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::affinity::Affinity;
 use super::error::PoolOptionsError;
 use super::profile::Profile;
-use super::waiting::{IdentityOrder, QueueDepth, Reuse, WaitOrder};
+use super::waiting::{QueueDepth, Reuse};
 use crate::time::nanos;
 
 /// Options of a pool; `None` means the default that the field names.
@@ -47,8 +47,6 @@ pub struct PoolOptions {
     pub backoff: Option<bool>,
     /// Most check-outs that wait at a time; one more fails at once (X-80). Default unlimited.
     pub max_wait_queue_depth: Option<QueueDepth>,
-    /// The order in which check-outs wait. Default that of their arrival.
-    pub wait_order: Option<WaitOrder>,
     /// Which available connection serves next. Default the one returned last.
     pub reuse: Option<Reuse>,
     /// Most connections created in a second, in the long run; as many as may be established at a time (maxConnecting) can be
@@ -68,9 +66,6 @@ pub struct PoolOptions {
     /// How long such a `ping` may take; less than `refresh_requirement`. Default 20 s, or half of `refresh_requirement`
     /// where that is less.
     pub refresh_timeout: Option<Duration>,
-    /// Which identity of a client is served next where several wait (X-91); a pool alone has one. Default that of the longest
-    /// waiter.
-    pub identity_order: IdentityOrder,
     /// The edition of the specification by which the pool behaves. Default the current one.
     pub profile: Profile,
     /// The seed of all that the pool does by chance: a random number, different for each pool. Default 0.
@@ -107,7 +102,6 @@ pub(crate) struct Limits {
     pub(crate) host_timeout: u64,
     pub(crate) backoff: bool,
     pub(crate) max_wait_queue_depth: u32,
-    pub(crate) wait_order: WaitOrder,
     pub(crate) reuse: Reuse,
     /// Nanoseconds between two new connections in the long run; 0 = no limit.
     pub(crate) creation_interval: u64,
@@ -232,15 +226,11 @@ impl PoolOptions {
             host_timeout: or_never(self.host_timeout),
             backoff: self.backoff.unwrap_or(true),
             max_wait_queue_depth,
-            wait_order: self.wait_order.unwrap_or_default(),
             reuse: self.reuse.unwrap_or_default(),
             creation_interval,
             max_lifetime: or_never(self.max_lifetime),
             max_uses: self.max_uses.unwrap_or(u32::MAX),
-            affinity: match self.affinity {
-                Some(affinity) => Some(affinity.validate(self.wait_order.unwrap_or_default())?),
-                None => None,
-            },
+            affinity: self.affinity.map(Affinity::validate).transpose()?,
             refresh_requirement,
             refresh_timeout,
             profile: self.checked_profile()?,
@@ -327,15 +317,6 @@ mod tests {
             (
                 PoolOptions { affinity: Some(Affinity::Hold { time: Duration::ZERO, lend: true }), ..base() },
                 "option affinity is a hold of 0ns, but the time must be greater than 0",
-            ),
-            (
-                PoolOptions {
-                    affinity: Some(Affinity::Hold { time: Duration::from_secs(1), lend: true }),
-                    wait_order: Some(WaitOrder::Deadline),
-                    ..base()
-                },
-                "option affinity is a hold that lends, but it lends to the check-out that has waited longest, and waitOrder \
-                 is by deadline",
             ),
             (
                 PoolOptions { profile: Profile::Cmap1_1, load_balanced: true, ..base() },

@@ -1,4 +1,4 @@
-//! Options of a pool beyond the specification: who waits, for how many, and which connection serves next.
+//! Options of a pool beyond the specification: how many wait, and which connection serves next.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,26 +11,6 @@ pub enum QueueDepth {
     TimesMaxPoolSize(u32),
 }
 
-/// The order in which check-outs wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum WaitOrder {
-    /// First in, first out (CMAP-14).
-    #[default]
-    Arrival,
-    /// The earliest deadline of a request first, then those without one; in each case by arrival.
-    Deadline,
-}
-
-/// Which identity is served next at a server, where check-outs of several wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum IdentityOrder {
-    /// That of the check-out that has waited longest.
-    #[default]
-    Arrival,
-    /// The one whose waiters were served longest ago: one with a single waiter does not wait for all of another's.
-    Turns,
-}
-
 /// The available connection that serves the next check-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reuse {
@@ -40,6 +20,4 @@ pub enum Reuse {
     LastIn,
     /// The one that was returned first: all are used equally often.
     FirstIn,
-    /// Any, by chance. A choice walks along half of the available connections at most.
-    Random,
 }

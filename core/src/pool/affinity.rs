@@ -17,7 +17,7 @@ use super::list::{Key, NIL};
 use super::output::{Action, Delivery, Output};
 use super::timer::{Timeout, TimeoutReason};
 use super::wait_queue::CheckOutRequest;
-use crate::options::{Affinity, WaitOrder};
+use crate::options::Affinity;
 use crate::time::Instant;
 
 /// The connection of a key, for a check-out that arrives.
@@ -140,12 +140,11 @@ impl<C> Pool<C> {
 
     /// The available connection for the head of the queue: that of its key, otherwise the least shared one for a key, and
     /// the next by the option `reuse` for all others.
-    pub(super) fn next_for_head(&mut self) -> Option<Key> {
+    pub(super) fn next_for_head(&self) -> Option<Key> {
         let affinity = self.affinity.as_deref()?;
         let key = self.wait_queue.front().and_then(|head| affinity.key_of(head));
         let is_available = |&&own: &&Key| matches!(self.connections.slot(own).stage, Stage::Available { .. });
         match key {
-            None if self.next_hold().is_none() => self.next_by_reuse(),
             None => self.next_free(),
             Some(key) => {
                 let own = affinity.keys.get(&key).filter(is_available);
@@ -249,12 +248,12 @@ impl<C> Pool<C> {
         }
     }
 
-    /// at the end of the queue, or where their deadlines place them.
+    /// at the end of the queue.
     fn send_to_queue(&mut self, connection: Key) {
         while let Some(waiter) = self.affinity.as_ref().and_then(|affinity| affinity.first_loyal(connection)) {
             self.leave_loyal(waiter);
-            let (_, deadline) = self.wait_queue.own_deadline(waiter);
-            self.join_queue(waiter, deadline);
+            let deadline = self.wait_queue.own_deadline(waiter);
+            self.wait_queue.enqueue(waiter, deadline, self.limits.wait_queue_timeout);
         }
     }
 
@@ -399,13 +398,6 @@ impl<C> Pool<C> {
             self.renew_attention();
         }
         self.note_waiting();
-    }
-
-    fn join_queue(&mut self, check_out: Key, deadline: Option<Instant>) {
-        match self.limits.wait_order {
-            WaitOrder::Arrival => self.wait_queue.enqueue(check_out, deadline, self.limits.wait_queue_timeout),
-            WaitOrder::Deadline => self.enqueue_by_deadline(check_out, deadline),
-        }
     }
 
     fn next_hold(&self) -> Option<(Key, Instant)> {

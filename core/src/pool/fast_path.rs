@@ -8,8 +8,7 @@
 use super::connections::Stage;
 use super::list::Key;
 use super::share::Way;
-use super::{AffinityKey, CheckOutRequest, Condition, Delivery, EndedUse, Handle, Pool, Purpose};
-use crate::random::Random;
+use super::{CheckOutRequest, Condition, Delivery, EndedUse, Handle, Pool, Purpose};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
@@ -93,36 +92,13 @@ impl<C> Pool<C> {
         {
             return None;
         }
-        let random = self.random.clone();
         let chosen = self.choose(latest, request.affinity)?;
         let key = self.wait_queue.next_key();
-        let (connection, socket, idle_time) = match self.take_as_it_is(chosen, key, latest) {
-            Some(taken) => taken,
-            None => self.take_another(chosen, key, latest, request.affinity, &random)?,
-        };
+        let (connection, socket, idle_time) = self.take_as_it_is(chosen, key, latest)?;
         self.now = latest;
         self.record_immediate_delivery(idle_time);
         let check_out = self.wait_queue.start_delivered(latest, key);
         Some(Delivery { check_out, connection, socket })
-    }
-
-    /// Takes what is chosen in place of a slot without an available connection.
-    #[cold]
-    #[inline(never)]
-    fn take_another(
-        &mut self,
-        chosen: Key,
-        check_out: Key,
-        now: Instant,
-        affinity: Option<AffinityKey>,
-        random: &Random,
-    ) -> Option<(Handle, C, u64)> {
-        let another = self.choose_again(chosen, affinity, random)?;
-        let taken = self.take_as_it_is(another, check_out, now);
-        if taken.is_none() {
-            self.random = random.clone();
-        }
-        taken
     }
 
     /// Makes a connection that came back the hottest one, if nothing stands in the way. Otherwise its socket is returned.

@@ -7,7 +7,6 @@
 
 use super::share::Way;
 use super::{CheckOutId, CheckOutRequest, CheckedIn, Condition, Delivery, Handle, Pool, Refused};
-use crate::options::WaitOrder;
 use crate::time::Instant;
 
 impl<C> Pool<C> {
@@ -46,7 +45,6 @@ impl<C> Pool<C> {
     pub(crate) fn wait_in_line(&mut self, now: Instant, request: &CheckOutRequest) -> Option<CheckOutId> {
         let latest = self.now.max(now);
         if !matches!(self.attention.check_out, Way::Plain)
-            || !matches!(self.limits.wait_order, WaitOrder::Arrival)
             || request.deadline.is_some_and(|deadline| deadline <= latest)
             || self.wait_queue.len() >= self.limits.max_wait_queue_depth
             || !self.connections.available.is_empty()

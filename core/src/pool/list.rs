@@ -114,7 +114,7 @@ impl<const ROLE: usize> List<ROLE> {
     }
 
     /// Adds an entry that is in no list of this role, in front of the member `next`.
-    pub(crate) fn insert_before<N: Linked<ROLE>>(&mut self, arena: &mut [N], next: Key, key: Key) {
+    fn insert_before<N: Linked<ROLE>>(&mut self, arena: &mut [N], next: Key, key: Key) {
         let previous = core::mem::replace(&mut arena[next as usize].links_mut().previous, key);
         *arena[key as usize].links_mut() = Links { previous, next };
         match previous {

@@ -15,7 +15,6 @@
 //! | `resume` | what becomes of idle connections when the machine was suspended |
 //! | `rotation` | a new credential |
 //! | `reuse` | which available connection serves next |
-//! | `wait_order` | waiting by deadline |
 //! | `maintenance` | pruning and populating |
 //! | `warm_up` | connections that are established before anybody needs them |
 //! | `resize` | limits that change while the pool runs |
@@ -70,7 +69,6 @@ mod statistics;
 mod stats;
 mod timer;
 mod wait_bound;
-mod wait_order;
 mod wait_queue;
 mod warm_up;
 
@@ -198,7 +196,7 @@ impl<C> Pool<C> {
         let limits = options.limits()?;
         let id = PoolId::new(&address, now, server, options.pool_number);
         let random = Random::new(options.seed ^ u64::from(server.number));
-        let (wait_order, retirement, refresh) = (limits.wait_order, Retirement::of(&limits), Refresh::of(&limits));
+        let (retirement, refresh) = (Retirement::of(&limits), Refresh::of(&limits));
         let affinity = Bonds::of(&limits);
         let state = if limits.profile.pauses() { PoolState::Paused } else { PoolState::Ready };
         let mut pool = Self {
@@ -223,7 +221,7 @@ impl<C> Pool<C> {
             generations: Generations::new(),
             outdated_until: ConnectionId(0),
             connections: Connections::new(),
-            wait_queue: WaitQueue::new(id, wait_order),
+            wait_queue: WaitQueue::new(id),
             outputs: VecDeque::new(),
             observed: true,
             attention: Attention::EVERYWHERE,

@@ -20,7 +20,6 @@ use super::wait_bound::WaitBound;
 use super::wait_queue::{CheckOutId, CheckOutRequest};
 use super::{Clear, Pool};
 use crate::connection::EstablishError;
-use crate::options::WaitOrder;
 use crate::time::Instant;
 
 /// The connection to take next, and whether it was idle for so long that it has to be checked first.
@@ -52,10 +51,7 @@ impl<C> Pool<C> {
 
     #[inline]
     pub(super) fn enqueue(&mut self, check_out: Key, deadline: Option<Instant>) {
-        match self.limits.wait_order {
-            WaitOrder::Arrival => self.wait_queue.enqueue(check_out, deadline, self.limits.wait_queue_timeout),
-            WaitOrder::Deadline => self.enqueue_by_deadline(check_out, deadline),
-        }
+        self.wait_queue.enqueue(check_out, deadline, self.limits.wait_queue_timeout);
         if !self.connections.available.is_empty() {
             self.serve_from_available();
         }

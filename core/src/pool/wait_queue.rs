@@ -8,7 +8,6 @@
 //! An entry outlives the wait. Until the connection is checked in, it records the fate of the check-out, which a
 //! cancellation that races the delivery needs to know.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,6 @@ use super::handle::PoolId;
 use super::identity::IdentityId;
 use super::list::{Key, Linked, Links, List, NIL};
 use super::timer::{Deadline, Deadlines, Timed};
-use crate::options::WaitOrder;
 use crate::time::Instant;
 
 /// The one list that waiters are in.
@@ -87,8 +85,6 @@ pub(crate) struct WaitQueue {
     /// The first waiter that is not an origin; all before it are.
     next_origin: Key,
     deadlines: Deadlines,
-    /// The waiters by their own deadlines, where they wait in that order.
-    pub(super) by_deadline: Option<BTreeSet<Deadline>>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -119,11 +115,7 @@ enum Progress {
 }
 
 impl WaitQueue {
-    pub(crate) fn new(pool: PoolId, order: WaitOrder) -> Self {
-        let by_deadline = match order {
-            WaitOrder::Arrival => None,
-            WaitOrder::Deadline => Some(BTreeSet::new()),
-        };
+    pub(crate) fn new(pool: PoolId) -> Self {
         Self {
             pool,
             entries: Vec::new(),
@@ -132,7 +124,6 @@ impl WaitQueue {
             waiting: List::EMPTY,
             next_origin: NIL,
             deadlines: Deadlines::default(),
-            by_deadline,
         }
     }
 
@@ -192,31 +183,19 @@ impl WaitQueue {
     #[inline(always)]
     pub(crate) fn enqueue(&mut self, key: Key, deadline: Option<Instant>, timeout: u64) {
         self.begin_wait(key, deadline);
-        self.push_back(key);
-        self.schedule(key, timeout);
-    }
-
-    #[inline]
-    pub(super) fn begin_wait(&mut self, key: Key, deadline: Option<Instant>) {
-        let entry = &mut self.entries[key as usize];
-        entry.progress = Progress::Waiting { pending: None };
-        entry.deadline = deadline;
-        entry.place = NIL;
-    }
-
-    #[inline]
-    pub(super) fn push_back(&mut self, key: Key) {
         self.waiting.push_back(&mut self.entries, key);
         if self.next_origin == NIL {
             self.next_origin = key;
         }
+        self.schedule(key, timeout);
     }
 
-    pub(super) fn insert_before(&mut self, next: Key, key: Key) {
-        self.waiting.insert_before(&mut self.entries, next, key);
-        if self.next_origin == next {
-            self.next_origin = key;
-        }
+    #[inline]
+    fn begin_wait(&mut self, key: Key, deadline: Option<Instant>) {
+        let entry = &mut self.entries[key as usize];
+        entry.progress = Progress::Waiting { pending: None };
+        entry.deadline = deadline;
+        entry.place = NIL;
     }
 
     /// The last of the origins, which are the front part of the queue.
@@ -241,18 +220,9 @@ impl WaitQueue {
         self.schedule(key, timeout);
     }
 
-    /// A waiter's number and its own deadline.
-    pub(super) fn own_deadline(&self, key: Key) -> (u64, Option<Instant>) {
-        let entry = &self.entries[key as usize];
-        (entry.sequence, entry.deadline)
-    }
-
-    /// Whether the check-out that this is the deadline of still waits.
-    pub(super) fn waits(&self, waiter: &Deadline) -> bool {
-        let entry = self.entries.get(waiter.key as usize);
-        entry.is_some_and(|entry| {
-            entry.sequence == waiter.sequence && matches!(entry.progress, Progress::Waiting { .. })
-        })
+    /// A waiter's own deadline.
+    pub(super) fn own_deadline(&self, key: Key) -> Option<Instant> {
+        self.entries[key as usize].deadline
     }
 
     /// The first waiter that is not an origin.
@@ -439,7 +409,7 @@ impl WaitQueue {
 
     /// Notes the earlier of the waiter's own deadline and the end of `timeout` since its start.
     #[inline(always)]
-    pub(super) fn schedule(&mut self, key: Key, timeout: u64) {
+    fn schedule(&mut self, key: Key, timeout: u64) {
         let Entry { sequence, started_at, deadline, .. } = self.entries[key as usize];
         let limit = (timeout != u64::MAX).then(|| started_at.after(timeout));
         let earlier = match (limit, deadline) {
@@ -480,13 +450,6 @@ impl WaitQueue {
         }
         if origins && self.next_origin != NIL {
             return Err("the next origin does not wait");
-        }
-        let by_deadline = |waiters: &BTreeSet<Deadline>| {
-            let waiters = waiters.iter().filter(|waiter| self.waits(waiter)).map(|waiter| waiter.key);
-            waiters.eq(waiting.iter().copied())
-        };
-        if !self.by_deadline.as_ref().is_none_or(by_deadline) {
-            return Err("check-outs do not wait in the order of their deadlines");
         }
         if !self.deadlines.is_ordered() {
             return Err("deadlines are out of order");

@@ -53,8 +53,6 @@ pub struct Server<C> {
     pub(crate) membership: Membership,
     /// Where this is but the pool of an identity at a server.
     pub(crate) of_identity: Option<IdentityOfServer>,
-    /// When a waiter of its pool was last served, as a number that rises with each; 0 = never, or where nobody asks.
-    pub(crate) last_turn: u64,
 }
 
 /// The identity that a pool is for, and the server that it belongs to.
@@ -80,7 +78,7 @@ impl<C> Server<C> {
     pub(crate) fn new(pool: Pool<C>, membership: Membership) -> Self {
         let address = Arc::clone(pool.shared_address());
         let description = Arc::new(ServerDescription::new(address, ServerType::Unknown));
-        Self { pool, description, disbelief: Disbelief::default(), membership, of_identity: None, last_turn: 0 }
+        Self { pool, description, disbelief: Disbelief::default(), membership, of_identity: None }
     }
 
     /// The pool, to read.
@@ -106,7 +104,6 @@ impl<C> Server<C> {
             disbelief: self.disbelief,
             membership: self.membership,
             of_identity: self.of_identity,
-            last_turn: self.last_turn,
         }
     }
 

@@ -10,9 +10,7 @@
 //! - One that somebody waits for there stays, unless that waiter came later, and its server has more connections than the
 //!   one that has none to spare. So a busy server starves no other, and two busy servers do not change places all the time.
 //!
-//! The pools of one server share its limits in the same way, where there are several of them. If they take turns, what
-//! is free goes to the pool that was served longest ago, and a connection that comes back makes way for one whose turn it
-//! is.
+//! The pools of one server share its limits in the same way, where there are several of them.
 //!
 //! Floors yield: they are populated with permits that nobody waits for.
 
@@ -29,8 +27,6 @@ use crate::time::Instant;
 /// A server of which a waiter needs a permit.
 struct Neediest {
     server: ServerId,
-    /// When its pool was last served; where pools take no turns, all are 0.
-    last_turn: u64,
     /// Since when the waiter waits.
     since: Instant,
     /// Connections that the server has.
@@ -42,10 +38,9 @@ fn is_due<C>(server: &Server<C>, now: Instant) -> bool {
     server.membership != Membership::Unused && server.pool.poll_timeout().is_some_and(|timeout| timeout.at <= now)
 }
 
-/// The server whose turn it is, or that of the longest waiter that needs a permit; of several that came at once, the one with
-/// the fewest connections.
+/// The server of the longest waiter that needs a permit; of several that came at once, the one with the fewest connections.
 fn neediest(needy: &[Neediest]) -> Option<&Neediest> {
-    needy.iter().min_by_key(|neediest| (neediest.last_turn, neediest.since, neediest.connections))
+    needy.iter().min_by_key(|neediest| (neediest.since, neediest.connections))
 }
 
 impl<C> Topology<C> {
@@ -92,13 +87,10 @@ impl<C> Topology<C> {
         let (mut needy, member) = (self.needy(), self.member_of(id));
         needy.retain(|needy| self.donors(needy.server).include(member));
         let Some(neediest) = neediest(&needy).filter(|neediest| neediest.server != id) else { return };
-        let takes_turns = self.takes_turns();
         if let Some(server) = self.servers.get_mut(id)
             && let Some(since) = server.pool.waits_since()
-            && match takes_turns {
-                true => (neediest.last_turn, neediest.since) < (server.last_turn, since),
-                false => neediest.since < since && neediest.connections < server.pool.counts().total(),
-            }
+            && neediest.since < since
+            && neediest.connections < server.pool.counts().total()
         {
             server.pool.yield_next();
         }
@@ -130,9 +122,6 @@ impl<C> Topology<C> {
             }
             let Some(before) = self.servers.get(server).map(|needy| needy.pool.counts()) else { return true };
             let after = self.spend_permit(server);
-            if after.total() > before.total() {
-                self.note_turn(server);
-            }
             // At least a waiter has failed whose time is up, if none has got a connection.
             if after == before {
                 return !self.needy().is_empty();
@@ -254,9 +243,8 @@ impl<C> Topology<C> {
     fn needy(&self) -> Vec<Neediest> {
         let pools = self.usage.slots_with_waiters().filter_map(|slot| {
             let server = self.servers.id_at(slot)?;
-            let it = self.servers.get(server)?;
-            let since = it.pool.wants_permit_since()?;
-            Some(Neediest { server, last_turn: it.last_turn, since, connections: it.pool.counts().total() })
+            let pool = &self.servers.get(server)?.pool;
+            Some(Neediest { server, since: pool.wants_permit_since()?, connections: pool.counts().total() })
         });
         pools.collect()
     }

@@ -344,14 +344,9 @@ impl<C> Topology<C> {
         let Some((id, server)) = id.and_then(|id| Some((id, self.servers.get_mut(id)?))) else {
             return Err(Refused { socket, misuse: ApiMisuse::ForeignConnection });
         };
-        let waiting = if has_budget { server.pool.counts().waiting } else { 0 };
         let checked_in = server.pool.begin_check_in(now, connection, socket, condition);
-        let has_served = has_budget && server.pool.counts().waiting < waiting;
         if was_drained && server.pool.is_drained() && !server.has_left() && !has_budget {
             return checked_in;
-        }
-        if has_served {
-            self.note_turn(id);
         }
         let (delivery, refused) = match checked_in {
             Ok(checked_in) => (checked_in.delivery(), None),

@@ -3,7 +3,7 @@
 //! A connection has one credential, so each identity has a pool of its own at each server that it uses, beside the
 //! server's pool, which belongs to the credential of the options. All pools of a server together keep to maxPoolSize and
 //! maxConnecting: like those of a budget they create nothing of their own accord, and what is free goes to the
-//! waiter that has waited longest, whichever identity it is of, or to the identity whose turn it is. Where nothing is free, the coldest available connection
+//! waiter that has waited longest, whichever identity it is of. Where nothing is free, the coldest available connection
 //! of another identity is closed for it.
 //!
 //! A pool of an identity is made by its first check-out, and does what its server's pool does: it is ready, cleared and
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Topology;
 use super::usage::Used;
-use crate::options::{IdentityOrder, PoolLimits, PoolSizes};
+use crate::options::{PoolLimits, PoolSizes};
 use crate::pool::{ApiMisuse, Cause, CheckOutRequest, Clear, Handle, IdentityId, Pool, PoolState};
 use crate::server::{IdentityOfServer, Membership, Server, ServerId};
 use crate::time::Instant;
@@ -33,8 +33,6 @@ pub(super) struct Identities {
     last: u32,
     /// Whether there ever was one: then the limits of each server's pool are shared.
     are_shared: bool,
-    /// The number of the last turn.
-    last_turn: u64,
     #[serde(skip)]
     recent: RecentPools,
 }
@@ -152,20 +150,6 @@ impl<C> Topology<C> {
     /// Whether the pools of a server share its limits.
     pub(super) fn shares_limits(&self) -> bool {
         self.identities.are_shared
-    }
-
-    /// Whether the pools of identities take turns in serving their waiters.
-    pub(super) fn takes_turns(&self) -> bool {
-        self.shares_limits() && self.pool_options.identity_order == IdentityOrder::Turns
-    }
-
-    /// A waiter of this pool has got a connection, or one that is being established: all others are before it from now on.
-    pub(super) fn note_turn(&mut self, pool: ServerId) {
-        if self.takes_turns() {
-            self.identities.last_turn = self.identities.last_turn.wrapping_add(1);
-            let turn = self.identities.last_turn;
-            self.servers.get_mut(pool).into_iter().for_each(|server| server.last_turn = turn);
-        }
     }
 
     /// The pool of an identity at a server; that of the server itself for the credential of the options.

@@ -1,6 +1,5 @@
 //! Several users share the limits of one server's pools: these are never exceeded, everybody gets connections of their
-//! own credential, and every waiter is served in the end; where users take turns, before all others have been served
-//! twice.
+//! own credential, and every waiter is served in the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
-use cmap_core::options::{IdentityOrder, PoolOptions, PoolSizes};
+use cmap_core::options::{PoolOptions, PoolSizes};
 use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput};
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
@@ -33,15 +32,10 @@ struct Driver {
 
 impl Driver {
     fn new() -> Self {
-        Self::with_order(IdentityOrder::Arrival)
-    }
-
-    fn with_order(order: IdentityOrder) -> Self {
         let mut pool_options = PoolOptions::default();
         pool_options.max_pool_size = Some(MAX_POOL_SIZE);
         pool_options.max_connecting = Some(MAX_CONNECTING);
         pool_options.min_pool_size = Some(1);
-        pool_options.identity_order = order;
         pool_options.check_after_idle = Some(Duration::MAX);
         let mut options = TopologyOptions::of_seeds(vec![ServerAddress::tcp("a", 27017)]);
         options.reselect = false;
@@ -199,11 +193,6 @@ impl Driver {
         }
     }
 
-    /// The check-outs of a user that wait.
-    fn waiting_of(&self, user: usize) -> usize {
-        self.waiting.values().filter(|&&identity| identity == self.users[user]).count()
-    }
-
     /// Connections are established and come back, until nobody waits.
     fn settle(&mut self) {
         self.find();
@@ -246,41 +235,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn where_users_take_turns_each_is_served_within_as_many_check_ins_as_there_are_users(
-        arrivals in prop::collection::vec(prop::collection::vec(0_usize..3, 0..4), 1..60),
-        nth in 0_usize..8,
-        is_usable in prop::bool::weighted(0.8),
-    ) {
-        let mut driver = Driver::with_order(IdentityOrder::Turns);
-        driver.fill();
-        let mut passed_over = [0; 3];
-        for arrivals in arrivals {
-            for user in arrivals {
-                driver.pass(1);
-                driver.check_out(user);
-            }
-            let before = [0, 1, 2].map(|user| driver.waiting_of(user));
-
-            let condition = if is_usable { Condition::Usable } else { Condition::Errored };
-            driver.check_in(nth, condition);
-            driver.establish_all();
-
-            for (user, (passed_over, before)) in passed_over.iter_mut().zip(before).enumerate() {
-                let is_passed_over = before > 0 && driver.waiting_of(user) == before;
-                *passed_over = if is_passed_over { *passed_over + 1 } else { 0 };
-                prop_assert!(*passed_over < 3, "user {} was passed over by three", user);
-            }
-        }
-        driver.settle();
-        prop_assert!(driver.waiting.is_empty(), "{:?} wait for ever", driver.waiting);
-    }
-
-    #[test]
     fn limits_hold_for_all_users_together_and_nobody_starves(
         steps in prop::collection::vec(step(), 1..120),
-        takes_turns in any::<bool>(),
     ) {
-        let mut driver = Driver::with_order(if takes_turns { IdentityOrder::Turns } else { IdentityOrder::Arrival });
+        let mut driver = Driver::new();
         for step in steps {
             match step {
                 Step::CheckOut(user) => drop(driver.check_out(user)),
@@ -339,32 +297,24 @@ fn a_waiter_of_another_user_is_served_in_the_order_of_arrival() {
     assert!(driver.waiting.contains_key(&same));
 }
 
-/// How many check-ins it takes until a user is served who came after ten waiters of another one.
-fn check_ins_until_the_last_is_served(order: IdentityOrder) -> usize {
-    let mut driver = Driver::with_order(order);
+#[test]
+fn a_user_waits_for_all_who_came_before() {
+    let mut driver = Driver::new();
     driver.fill();
     for _ in 0..10 {
         driver.check_out(0);
     }
     driver.pass(1);
     let last = driver.check_out(1);
+
     let mut check_ins = 0;
     while driver.waiting.contains_key(&last) {
         driver.check_in(0, Condition::Usable);
         driver.establish_all();
         check_ins += 1;
     }
-    check_ins
-}
 
-#[test]
-fn by_arrival_a_user_waits_for_all_who_came_before() {
-    assert_eq!(check_ins_until_the_last_is_served(IdentityOrder::Arrival), 11);
-}
-
-#[test]
-fn by_turns_a_user_waits_for_one_of_each_other_user_at_most_x_100() {
-    assert!(check_ins_until_the_last_is_served(IdentityOrder::Turns) <= 2);
+    assert_eq!(check_ins, 11);
 }
 
 #[test]

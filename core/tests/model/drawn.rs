@@ -6,7 +6,7 @@ use std::thread::LocalKey;
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
-use cmap_core::options::{Affinity, Profile, Reuse, WaitOrder};
+use cmap_core::options::{Affinity, Profile, Reuse};
 use cmap_core::pool::{Condition, PoolState, Reaction};
 
 use crate::model::case::Case;
@@ -104,8 +104,7 @@ fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
     let waits = (nanos(1..=12), nanos(1..=4));
     let rare = (
         prop_oneof![3 => Just(0), 1 => 1_usize..=4],
-        prop_oneof![2 => Just(WaitOrder::Arrival), 1 => Just(WaitOrder::Deadline)],
-        prop_oneof![3 => Just(Reuse::LastIn), 1 => Just(Reuse::FirstIn), 1 => Just(Reuse::Random)],
+        prop_oneof![2 => Just(Reuse::LastIn), 1 => Just(Reuse::FirstIn)],
         prop_oneof![3 => Just(0), 1 => prop::sample::select(&[1_u64, 2, 4, 5, 8][..])],
         prop_oneof![2 => Just(0), 1 => 1_u64..=16],
         prop_oneof![2 => Just(0), 1 => 1_u32..=3],
@@ -125,17 +124,12 @@ fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
             load_balanced,
             backoff: switches.0,
             max_wait_queue_depth: rare.0,
-            // Lending goes by arrival.
-            wait_order: match rare.6 {
-                Some(Affinity::Hold { lend: true, .. }) => WaitOrder::Arrival,
-                _ => rare.1,
-            },
-            reuse: rare.2,
-            creation_interval: rare.3,
-            max_lifetime: rare.4,
-            max_uses: rare.5,
-            affinity: rare.6,
-            refresh_requirement: rare.7,
+            reuse: rare.1,
+            creation_interval: rare.2,
+            max_lifetime: rare.3,
+            max_uses: rare.4,
+            affinity: rare.5,
+            refresh_requirement: rare.6,
             profile: if switches.2 && !load_balanced { Profile::Cmap1_1 } else { Profile::Current },
             observed: switches.1,
             // It changes nothing else, so it needs no chance of its own.

@@ -7,7 +7,7 @@
 use core::fmt::Debug;
 use std::collections::{BTreeMap, BTreeSet};
 
-use cmap_core::options::{Affinity, Profile, WaitOrder};
+use cmap_core::options::{Affinity, Profile};
 use cmap_core::pool::{ApiMisuse, Cancellation, ConnectionClosedReason, Pool, PoolState, Reaction};
 use cmap_core::time::Instant;
 
@@ -80,7 +80,6 @@ struct CheckOutEntry {
     progress: Progress,
     started_events: usize,
     ended_events: usize,
-    deadline: Option<u64>,
     key: Option<Key>,
     /// The connection that its key had last when it began.
     own: Option<Id>,
@@ -225,10 +224,9 @@ impl Laws {
     fn follow_answer(&mut self, now: u64, answer: Answer, call: Call<Named>) -> Result<(), Broken> {
         const NAME: &str = "no hand-off is lost when a cancel races a delivery";
         match (answer, call) {
-            (Answer::CheckOut(_), Call::CheckOut(offset, key)) => {
-                let deadline = offset.map(|offset| now.saturating_add_signed(offset));
+            (Answer::CheckOut(_), Call::CheckOut(_, key)) => {
                 let own = key.and_then(|key| self.last.get(&key).copied());
-                self.check_outs.push(CheckOutEntry { began: now, deadline, key, own, ..CheckOutEntry::default() });
+                self.check_outs.push(CheckOutEntry { began: now, key, own, ..CheckOutEntry::default() });
             }
             (Answer::CheckOut(_), _) => check("only a check-out begins one", false, answer)?,
             (Answer::Cancellation(met), Call::Cancel(Named::Own(number))) => {
@@ -453,7 +451,6 @@ impl Laws {
         let has_right = had(key).is_some_and(|had| had.contains(&id));
         let first = self.first_waiter(|entry| had(entry.key).is_none());
         let holds = first.is_none_or(|first| first >= check_out - 1 || has_right)
-            || self.options.wait_order == WaitOrder::Deadline && self.options.affinity.is_some()
             || self.first_waiter(|_| true) == Some(check_out - 1)
             || progress != Progress::Waiting;
         check("waiters are served in their order", holds, (check_out, id, first))?;
@@ -476,15 +473,9 @@ impl Laws {
         check("a key gets the connection that it had last", holds, (check_out, id, own))
     }
 
-    /// The waiter that is next of those meant: the first in, or the one with the earliest deadline.
+    /// The waiter that is next of those meant: the first in.
     fn first_waiter(&self, is_meant: impl Fn(&CheckOutEntry) -> bool) -> Option<usize> {
-        let waits = |entry: &CheckOutEntry| entry.progress == Progress::Waiting && is_meant(entry);
-        let waiting = self.check_outs.iter().enumerate().filter(|(_, entry)| waits(entry));
-        let waiting = waiting.map(|(place, entry)| match self.options.wait_order {
-            WaitOrder::Arrival => (0, place),
-            WaitOrder::Deadline => (entry.deadline.unwrap_or(u64::MAX), place),
-        });
-        waiting.min().map(|(_, place)| place)
+        self.check_outs.iter().position(|entry| entry.progress == Progress::Waiting && is_meant(entry))
     }
 
     /// In every stretch of time no more connections are created than the rate allows, and maxConnecting at once. Where

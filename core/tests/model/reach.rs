@@ -23,7 +23,7 @@ use crate::model::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that two thousand cases must meet at least fifty times.
-const COMMON: [&str; 58] = [
+const COMMON: [&str; 57] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -64,7 +64,6 @@ const COMMON: [&str; 58] = [
     "created for nobody",
     "created after a pause",
     "created when the rate allowed it",
-    "an arrival took an origin's connection",
     "served by another than the hottest",
     "Fail WaitQueueFull",
     "retired InUse",
@@ -164,9 +163,6 @@ impl Reach {
         }
         if after.host.is_over && !before.host.is_over && after.timeout() != before.timeout() {
             self.add("a host was used no more");
-        }
-        if after.overtaken > before.overtaken {
-            self.add("an arrival took an origin's connection");
         }
         if before.options.creation_interval > 0 && before.backoff.is_none() && matches!(made.call, Call::Timeout) {
             let creates = after.outputs.iter().any(|output| matches!(output, Output::Connect(_)));

@@ -4,7 +4,7 @@
 //! rules ask for: a connection that changes its state moves to the end of the list. So among the available ones the
 //! last is the hottest, and among the others the first has been where it is for longest.
 
-use cmap_core::options::{Profile, Reuse, WaitOrder};
+use cmap_core::options::{Profile, Reuse};
 use cmap_core::pool::{ApiMisuse, Cancellation, Condition, PoolState, Reaction, TimeoutReason, WaitLimit};
 use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::random::Random;
@@ -45,8 +45,6 @@ pub(crate) struct Reference {
     created_until: u64,
     /// The last connection whose credential has been replaced.
     pub(crate) outdated_until: Id,
-    /// How often an arrival took over the pending connection of another waiter.
-    pub(crate) overtaken: usize,
     /// How often a held connection was lent.
     pub(crate) lent: usize,
     random: Random,
@@ -152,7 +150,6 @@ impl Reference {
             backoff: None,
             created_until: 0,
             outdated_until: 0,
-            overtaken: 0,
             lent: 0,
             random: Random::new(0),
             calls: 0,
@@ -289,7 +286,7 @@ impl Reference {
                 if self.serve_key(waiter) {
                     return waiter.check_out;
                 }
-                self.enqueue(waiter);
+                self.waiters.push(waiter);
                 self.serve_from_available();
                 // An arrival creates whenever it may (CMAP-26); the first waiter without a connection is the origin.
                 if self.waiters.len() > self.checks() {

@@ -367,7 +367,6 @@ fn pool_options(options: Options) -> PoolOptions {
     pool.load_balanced = options.load_balanced;
     pool.backoff = Some(options.backoff);
     pool.max_wait_queue_depth = queue_depth(options.max_wait_queue_depth);
-    pool.wait_order = Some(options.wait_order);
     pool.reuse = Some(options.reuse);
     pool.max_lifetime = Some(nanos(options.max_lifetime));
     pool.max_uses = (options.max_uses > 0).then_some(options.max_uses);

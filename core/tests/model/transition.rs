@@ -7,7 +7,7 @@
 
 use core::fmt;
 
-use cmap_core::options::{Affinity, Profile, Reuse, WaitOrder};
+use cmap_core::options::{Affinity, Profile, Reuse};
 use cmap_core::pool::{Condition, Reaction};
 
 use super::output::Service;
@@ -29,7 +29,6 @@ pub(crate) struct Options {
     pub(crate) backoff: bool,
     /// Most waiters; 0 = no limit.
     pub(crate) max_wait_queue_depth: usize,
-    pub(crate) wait_order: WaitOrder,
     pub(crate) reuse: Reuse,
     /// The time in which one new connection is allowed; 0 = no limit. It divides a second.
     pub(crate) creation_interval: u64,

@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use cmap_core::options::{Affinity, Profile, Reuse, WaitOrder};
+use cmap_core::options::{Affinity, Profile, Reuse};
 use cmap_core::pool::{Condition, Reaction};
 
 use crate::model::case::Case;
@@ -69,7 +69,6 @@ fn options(head: [u8; 12]) -> Options {
         2 => Some(Affinity::Require),
         which => Some(Affinity::Hold { time: Duration::from_nanos(1 + up_to(loyal / 5, 11)), lend: which == 4 }),
     };
-    let is_lent = matches!(affinity, Some(Affinity::Hold { lend: true, .. }));
     let load_balanced = switches & 1 == 1;
     Options {
         max_pool_size,
@@ -83,9 +82,7 @@ fn options(head: [u8; 12]) -> Options {
         load_balanced,
         backoff: switches & 2 == 2,
         max_wait_queue_depth: if queue.is_multiple_of(4) { 1 + up_to(queue / 4, 3) as usize } else { 0 },
-        // Lending goes by arrival.
-        wait_order: if queue >= 192 && !is_lent { WaitOrder::Deadline } else { WaitOrder::Arrival },
-        reuse: [Reuse::LastIn, Reuse::FirstIn, Reuse::Random, Reuse::LastIn][usize::from(switches / 4 % 4)],
+        reuse: if switches & 4 == 4 { Reuse::FirstIn } else { Reuse::LastIn },
         creation_interval: if rate < 160 { 0 } else { interval(rate) },
         max_lifetime: if life < 160 { 0 } else { 1 + up_to(life, 15) },
         max_uses: if life.is_multiple_of(3) { 1 + up_to(life / 3, 2) as u32 } else { 0 },

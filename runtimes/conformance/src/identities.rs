@@ -1,11 +1,9 @@
 //! Several users of one client, on sockets.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cmap_core::connection::Phase;
-use cmap_core::options::{ClientOptions, IdentityOrder};
 use cmap_core::pool::IdentityId;
 use cmap_runtime::runtime::Runtime;
 
@@ -46,34 +44,6 @@ pub fn the_coldest_connection_of_another_user_makes_room<H: Harness>() {
         let kept = client.check_out().await.unwrap();
         assert!(kept.id() == hotter && kept.id() != colder);
         assert_eq!(client.stats().closed.surplus, 1);
-    });
-}
-
-pub fn users_who_take_turns_wait_for_one_of_each_other_x_100<H: Harness>() {
-    run::<H>(async {
-        let server = secure();
-        let (mut options, _) = ClientOptions::parse(&server.uri_as("app:secret", "maxPoolSize=1")).unwrap();
-        options.pool.identity_order = IdentityOrder::Turns;
-        let client: ClientOf<H> = super::builder::<H>(options).build().await.unwrap();
-        let next = added::<H>(&client, "next").await;
-        let first = client.check_out().await.unwrap();
-        let mut others: VecDeque<_> = (0..5).map(|_| Box::pin(client.check_out())).collect();
-        for other in &mut others {
-            assert!(poll_once(other).await.is_none());
-        }
-        let mut waiter = Box::pin(client.check_out().identity(next));
-        assert!(poll_once(&mut waiter).await.is_none());
-
-        drop(first);
-        drop(others.pop_front().unwrap().await.unwrap());
-
-        let mut of_next = waiter.await.unwrap();
-        assert_eq!(user(&mut of_next).await, "next");
-        drop(of_next);
-        for other in others {
-            drop(other.await.unwrap());
-        }
-        assert_nothing_lost(&client);
     });
 }
 

@@ -1,9 +1,8 @@
-//! The pool's options for storms, on sockets: a bounded queue, the order of waiting, the rate of new connections, reuse.
+//! The pool's options for storms, on sockets: a bounded queue, the rate of new connections, reuse.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use cmap_core::options::{ClientOptions, PoolLimits, QueueDepth, Reuse, WaitOrder};
+use cmap_core::options::{ClientOptions, PoolLimits, QueueDepth, Reuse};
 use cmap_core::pool::CheckOutErrorKind;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{CheckOutError, Client};
@@ -85,29 +84,6 @@ pub fn connections_come_at_once_when_their_rate_is_lifted_x_70<H: Harness>() {
     });
 }
 
-pub fn the_earliest_deadline_is_served_first<H: Harness>() {
-    run::<H>(async {
-        let server = LocalServer::start();
-        let client = with_options::<H>(&server, "maxPoolSize=1", |options| {
-            options.pool.wait_order = Some(WaitOrder::Deadline);
-        })
-        .await;
-        let first = client.check_out().await.unwrap();
-        let mut patient = Box::pin(client.check_out_within(None));
-        let mut hurried = Box::pin(client.check_out_within(Duration::from_secs(3600)));
-        assert!(poll_once(&mut patient).await.is_none());
-        assert!(poll_once(&mut hurried).await.is_none());
-
-        drop(first);
-
-        let served = poll_once(&mut hurried).await.expect("it was its turn").unwrap();
-        assert!(poll_once(&mut patient).await.is_none());
-        drop(served);
-        drop(patient.await.unwrap());
-        assert_nothing_lost(&client);
-    });
-}
-
 pub fn new_connections_keep_to_their_rate<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
@@ -146,28 +122,6 @@ pub fn connections_are_used_in_turn<H: Harness>() {
         }
 
         assert_eq!(used, expected);
-        assert_nothing_lost(&client);
-    });
-}
-
-pub fn any_available_connection_is_used_and_none_created_beside_it<H: Harness>() {
-    run::<H>(async {
-        let server = LocalServer::start();
-        let client = with_options::<H>(&server, "", |options| options.pool.reuse = Some(Reuse::Random)).await;
-        let mut in_use = Vec::new();
-        for _ in 0..4 {
-            in_use.push(client.check_out().await.unwrap());
-        }
-        drop(in_use);
-
-        let mut used = BTreeSet::new();
-        for _ in 0..100 {
-            let (one, other) = (client.check_out().await.unwrap(), client.check_out().await.unwrap());
-            assert_ne!(one.id(), other.id());
-            used.insert(one.id().get());
-        }
-
-        assert_eq!((used.len(), client.stats().created), (4, 4), "{used:?}");
         assert_nothing_lost(&client);
     });
 }

@@ -235,7 +235,6 @@ macro_rules! conformance {
             }
             identities {
                 users_share_the_limits_of_a_pool,
-                users_who_take_turns_wait_for_one_of_each_other_x_100,
                 the_coldest_connection_of_another_user_makes_room,
                 the_status_names_the_pool_of_each_user,
                 a_users_wrong_password_is_nobody_elses_matter,
@@ -438,10 +437,8 @@ macro_rules! conformance {
                 a_full_wait_queue_refuses_with_the_labels_of_an_overload,
                 a_wait_queue_that_becomes_shorter_refuses_only_newcomers_x_70,
                 connections_come_at_once_when_their_rate_is_lifted_x_70,
-                the_earliest_deadline_is_served_first,
                 new_connections_keep_to_their_rate,
                 connections_are_used_in_turn,
-                any_available_connection_is_used_and_none_created_beside_it,
             }
             handshakes {
                 a_handshake_comes_byte_by_byte,

@@ -80,7 +80,7 @@ impl Reference {
         self.loyal = rest;
         let sent: Vec<Waiter> = sent;
         for waiter in sent {
-            self.enqueue(Waiter { wants: None, ..waiter });
+            self.waiters.push(Waiter { wants: None, ..waiter });
         }
     }
 
@@ -112,7 +112,7 @@ impl Reference {
     }
 
     /// The available connection for a waiter: that of its key, or the least shared one for a key.
-    pub(super) fn next_for(&mut self, waiter: Waiter) -> Option<Connection> {
+    pub(super) fn next_for(&self, waiter: Waiter) -> Option<Connection> {
         let own = waiter.key.and_then(|key| self.of_key(key)).filter(|own| own.state == State::Available);
         if let (Some(own), true) = (own, self.options.affinity.is_some()) {
             return Some(own.clone());
@@ -126,21 +126,8 @@ impl Reference {
         let id = match self.options.reuse {
             Reuse::LastIn => free[last],
             Reuse::FirstIn => free[0],
-            // There is nothing to choose from.
-            Reuse::Random if last == 0 => free[0],
-            Reuse::Random => self.draw(&free),
         };
         self.get(id).cloned()
-    }
-
-    /// One of them by chance. The pool draws slots, and goes by the order of their return after four of others.
-    fn draw(&mut self, free: &[Id]) -> Id {
-        let slots = self.connections.len() + self.vacant.len();
-        let drawn = (0..4).find_map(|_| {
-            let slot = self.random.below(slots as u32) as usize;
-            free.iter().copied().find(|&id| self.get(id).is_some_and(|c| c.slot == slot))
-        });
-        drawn.unwrap_or_else(|| free[self.random.below(free.len() as u32) as usize])
     }
 
     /// Lends a held connection to the head of the queue, when nothing else can serve it.

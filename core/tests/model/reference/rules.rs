@@ -2,7 +2,7 @@
 
 use super::{
     ApiMisuse, Backoff, Cause, CheckOut, CheckOutFailedReason, Connection, Failure, Id, Kind, Named, Output, PoolState,
-    Profile, Reason, Reference, Service, State, TimeoutReason, WaitLimit, WaitOrder, Waiter,
+    Profile, Reason, Reference, Service, State, TimeoutReason, WaitLimit, Waiter,
 };
 
 impl Reference {
@@ -27,23 +27,6 @@ impl Reference {
             if !self.create_for_waiter() {
                 break;
             }
-        }
-    }
-
-    /// in the order of deadlines, the first of the queue stay those for whom connections are pending. One that
-    /// arrives before some of them takes over the connection of the last.
-    pub(super) fn enqueue(&mut self, waiter: Waiter) {
-        let origins = self.waiters.iter().filter(|waiter| self.is_origin(waiter.check_out)).count();
-        self.waiters.push(waiter);
-        if self.options.wait_order == WaitOrder::Arrival {
-            return;
-        }
-        self.waiters.sort_by_key(|waiter| (waiter.deadline.unwrap_or(u64::MAX), waiter.check_out));
-        let overtaken = self.waiters[origins].check_out;
-        if overtaken != waiter.check_out && self.is_origin(overtaken) {
-            let of_it = |c: &&mut Connection| c.state == State::Pending && c.check_out == Some(overtaken);
-            self.connections.iter_mut().filter(of_it).for_each(|c| c.check_out = Some(waiter.check_out));
-            self.overtaken += 1;
         }
     }
 

@@ -12,7 +12,6 @@ mod rest;
 mod seed_list;
 mod warm_ups;
 
-use cmap_core::options::WaitOrder;
 use cmap_core::pool::{
     Action, CheckOutId, ConnectionClosedReason, ConnectionId, Counts, Event, Handle, Output as PoolOutput, ServiceId,
 };
@@ -58,9 +57,7 @@ struct Limits {
 /// Whether connections are all alike, and nothing but the limits keeps a pool from serving and from creating.
 #[derive(Clone, Copy, Debug)]
 struct Plainness {
-    /// Waiters are served in the order of their arrival.
-    is_fair: bool,
-    /// A waiter takes any connection.
+    /// A waiter takes any connection, so all are served in the order of their arrival.
     takes_any: bool,
     /// A pool creates as soon as its limits allow it.
     is_prompt: bool,
@@ -105,7 +102,6 @@ impl Oracle {
                 max_connections,
             },
             plainness: Plainness {
-                is_fair: options.affinity.is_none() && options.wait_order.unwrap_or_default() == WaitOrder::Arrival,
                 takes_any: options.affinity.is_none(),
                 is_prompt: options.affinity.is_none()
                     && options.max_new_connections_per_second.is_none()
@@ -268,7 +264,7 @@ impl Oracle {
             self.marks.meet(Mark::LeftInQueueByKey);
         }
         law("a check-out is served by the server that it began at", place.is_some(), || format!("{check_out:?}"))?;
-        law("waiters are served in their order", place == Some(0) || !self.plainness.is_fair, || {
+        law("waiters are served in their order", place == Some(0) || !self.plainness.takes_any, || {
             format!("{check_out:?} had {place:?} before it")
         })
     }

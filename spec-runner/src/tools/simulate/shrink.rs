@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cmap_core::options::{IdentityOrder, PoolOptions};
+use cmap_core::options::PoolOptions;
 use cmap_core::time::Instant;
 
 use super::driver::{Driver, Looks, client};
@@ -100,11 +100,10 @@ impl<M: Machine> Shrinker<'_, M> {
     }
 
     fn leave_out_options(&mut self) {
-        let changes: [fn(&mut ClientCase); 21] = [
+        let changes: [fn(&mut ClientCase); 19] = [
             |client| client.twin = Twin::None,
             |client| client.max_connections = 0,
             |client| client.srv_max_hosts = None,
-            |client| client.pool.identity_order = IdentityOrder::default(),
             |client| client.lateness = Duration::ZERO,
             |client| client.pool.min_pool_size = None,
             |client| client.pool.max_idle_time = None,
@@ -113,7 +112,6 @@ impl<M: Machine> Shrinker<'_, M> {
             |client| client.pool.host_timeout = None,
             |client| client.pool.backoff = Some(false),
             |client| client.pool.max_wait_queue_depth = None,
-            |client| client.pool.wait_order = None,
             |client| client.pool.reuse = None,
             |client| client.pool.max_new_connections_per_second = None,
             |client| client.pool.max_lifetime = None,

@@ -260,7 +260,7 @@ fn a_connection_that_failed_but_counts_as_usable_is_found() {
 fn a_timeout_that_is_not_handled_is_found() {
     let (law, steps) = found(Bug::LetsTimePass);
 
-    assert_eq!(law, "nobody waits beyond a deadline");
+    assert!(["nobody waits beyond a deadline", "a timeout that was handled is over"].contains(&law), "{law}");
     assert!(steps <= 10, "{steps}");
 }
 
@@ -345,8 +345,13 @@ fn a_failure_that_clears_nothing_is_found() {
     let (law, steps) = found(Bug::ForgivesFailures);
 
     assert!(
-        ["what speaks against a server clears its pools", "what speaks against a service clears its part of the pool"]
-            .contains(&law),
+        [
+            "what speaks against a server clears its pools",
+            "what speaks against a service clears its part of the pool",
+            // One that is no primary any more is still written to.
+            "a check-out begins at a server that suits it",
+        ]
+        .contains(&law),
         "{law}"
     );
     assert!(steps <= 10, "{steps}");
@@ -373,7 +378,13 @@ fn a_check_out_that_fails_too_early_is_found() {
     let (law, steps) = found(Bug::HurriesOn);
 
     assert!(
-        ["a check-out fails for a reason that is there", "a selection fails for a reason that is there"].contains(&law),
+        [
+            "a check-out fails for a reason that is there",
+            "a selection fails for a reason that is there",
+            // Pauses begin a second too late, and so they end.
+            "when all is well, everybody who waits is answered soon",
+        ]
+        .contains(&law),
         "{law}"
     );
     assert!(steps <= 10, "{steps}");

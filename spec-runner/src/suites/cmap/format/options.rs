@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use cmap_core::options::{self as core_options, IdentityOrder, Maintenance, QueueDepth, Reuse, WaitOrder};
+use cmap_core::options::{self as core_options, Maintenance, QueueDepth, Reuse};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::Value;
 
@@ -39,8 +39,6 @@ pub struct PoolOptions {
     pub backoff: Option<bool>,
     /// `maxWaitQueueDepth`: how many check-outs may wait, or `"2x"` for twice maxPoolSize. Style "scenario".
     pub max_wait_queue_depth: Option<Depth>,
-    /// `waitOrder`: the order in which check-outs wait. Style "scenario".
-    pub wait_order: Option<Order>,
     /// `reuse`: which available connection serves next. Style "scenario".
     pub reuse: Option<Choice>,
     /// `maxNewConnectionsPerSecond`: how many connections may be created in a second. Style "scenario".
@@ -60,8 +58,6 @@ pub struct PoolOptions {
     pub refresh_timeout_ms: Option<u32>,
     /// `profile`: the edition by which the pool behaves. Style "scenario".
     pub profile: Option<Profile>,
-    /// `identityOrder`: which of several users is served next. Style "scenario".
-    pub identity_order: Option<UserOrder>,
 }
 
 /// A time in milliseconds, or never. Files write "never" as a negative number.
@@ -89,16 +85,6 @@ pub enum Depth {
 #[serde(try_from = "String")]
 pub struct Multiple(u32);
 
-/// The order in which check-outs wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Order {
-    /// By arrival.
-    Arrival,
-    /// The earliest deadline first.
-    Deadline,
-}
-
 /// Which available connection serves next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -107,8 +93,6 @@ pub enum Choice {
     LastIn,
     /// The one returned first.
     FirstIn,
-    /// Any.
-    Random,
 }
 
 /// An edition of the specification.
@@ -120,16 +104,6 @@ pub enum Profile {
     /// The last one without paused pools.
     #[serde(rename = "1.1")]
     Cmap1_1,
-}
-
-/// Which of several users is served next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum UserOrder {
-    /// The one whose check-out has waited longest.
-    Arrival,
-    /// The one whose check-outs were served longest ago.
-    Turns,
 }
 
 /// What the server says to a user's login.
@@ -159,7 +133,7 @@ pub struct ServerOptions {
 
 impl PoolOptions {
     /// The keys that events may show in `options`.
-    pub(super) const NAMES: [&'static str; 21] = [
+    pub(super) const NAMES: [&'static str; 19] = [
         "maxPoolSize",
         "minPoolSize",
         "maxIdleTimeMS",
@@ -171,7 +145,6 @@ impl PoolOptions {
         "checkAfterIdleMS",
         "backoff",
         "maxWaitQueueDepth",
-        "waitOrder",
         "reuse",
         "maxNewConnectionsPerSecond",
         "maxLifetimeMS",
@@ -180,7 +153,6 @@ impl PoolOptions {
         "refreshRequirementMS",
         "refreshTimeoutMS",
         "profile",
-        "identityOrder",
     ];
 
     /// The options that the test set and that are not the pool's own, as events show them.
@@ -196,7 +168,6 @@ impl PoolOptions {
             ("checkAfterIdleMS", self.check_after_idle.map(interval)),
             ("backoff", self.backoff.map(Value::from)),
             ("maxWaitQueueDepth", self.max_wait_queue_depth.as_ref().map(Depth::shown)),
-            ("waitOrder", self.wait_order.map(|order| Value::from(order.name()))),
             ("reuse", self.reuse.map(|choice| Value::from(choice.name()))),
             ("maxNewConnectionsPerSecond", self.max_new_connections_per_second.map(Value::from)),
             ("maxLifetimeMS", self.max_lifetime_ms.map(Value::from)),
@@ -205,7 +176,6 @@ impl PoolOptions {
             ("refreshRequirementMS", self.refresh_requirement_ms.map(Value::from)),
             ("refreshTimeoutMS", self.refresh_timeout_ms.map(Value::from)),
             ("profile", self.profile.map(|profile| Value::from(profile.name()))),
-            ("identityOrder", self.identity_order.map(|order| Value::from(order.name()))),
         ];
         options.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
@@ -232,14 +202,9 @@ impl PoolOptions {
             Depth::Waiters(waiters) => QueueDepth::Waiters(*waiters),
             Depth::Multiple(Multiple(times)) => QueueDepth::TimesMaxPoolSize(*times),
         });
-        options.wait_order = self.wait_order.map(|order| match order {
-            Order::Arrival => WaitOrder::Arrival,
-            Order::Deadline => WaitOrder::Deadline,
-        });
         options.reuse = self.reuse.map(|choice| match choice {
             Choice::LastIn => Reuse::LastIn,
             Choice::FirstIn => Reuse::FirstIn,
-            Choice::Random => Reuse::Random,
         });
         options.max_new_connections_per_second = self.max_new_connections_per_second;
         options.max_lifetime = self.max_lifetime_ms.map(millis);
@@ -250,10 +215,6 @@ impl PoolOptions {
         options.profile = match self.profile {
             Some(Profile::Cmap1_1) => core_options::Profile::Cmap1_1,
             Some(Profile::Current) | None => core_options::Profile::Current,
-        };
-        options.identity_order = match self.identity_order {
-            Some(UserOrder::Turns) => IdentityOrder::Turns,
-            Some(UserOrder::Arrival) | None => IdentityOrder::Arrival,
         };
         options.load_balanced = self.load_balanced.unwrap_or_default();
         options
@@ -269,8 +230,6 @@ impl PoolOptions {
             Some("backoff")
         } else if self.max_wait_queue_depth.is_some() {
             Some("maxWaitQueueDepth")
-        } else if self.wait_order.is_some() {
-            Some("waitOrder")
         } else if self.reuse.is_some() {
             Some("reuse")
         } else if self.max_new_connections_per_second.is_some() {
@@ -287,8 +246,6 @@ impl PoolOptions {
             Some("refreshTimeoutMS")
         } else if self.profile.is_some() {
             Some("profile")
-        } else if self.identity_order.is_some() {
-            Some("identityOrder")
         } else {
             None
         }
@@ -304,15 +261,6 @@ impl Depth {
     }
 }
 
-impl Order {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Arrival => "arrival",
-            Self::Deadline => "deadline",
-        }
-    }
-}
-
 impl Profile {
     fn name(self) -> &'static str {
         match self {
@@ -322,21 +270,11 @@ impl Profile {
     }
 }
 
-impl UserOrder {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Arrival => "arrival",
-            Self::Turns => "turns",
-        }
-    }
-}
-
 impl Choice {
     fn name(self) -> &'static str {
         match self {
             Self::LastIn => "lastIn",
             Self::FirstIn => "firstIn",
-            Self::Random => "random",
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cmap_core::options::{Affinity, IdentityOrder, PoolOptions, QueueDepth, Reuse, WaitOrder};
+use cmap_core::options::{Affinity, PoolOptions, QueueDepth, Reuse};
 use cmap_core::random::Random;
 
 use super::super::step::{ClientCase, Deployment, Twin};
@@ -126,7 +126,6 @@ pub(super) fn client(random: &mut Random, deployment: Deployment, seed: u64) -> 
     ];
     let affinity = pick(random, &affinities);
     let affinity = some(random, 3, affinity);
-    let lends = matches!(affinity, Some(Affinity::Hold { lend: true, .. }));
     let depth = number(random, 10);
     let mut pool = PoolOptions::default();
     pool.max_pool_size = Some(max_pool_size);
@@ -138,12 +137,7 @@ pub(super) fn client(random: &mut Random, deployment: Deployment, seed: u64) -> 
     pool.host_timeout = some(random, 6, Duration::from_millis(500));
     pool.backoff = Some(random.up_to(1) == 0);
     pool.max_wait_queue_depth = some(random, 6, QueueDepth::Waiters(1 + depth));
-    pool.wait_order = some(random, 4, WaitOrder::Deadline).filter(|_| !lends);
-    pool.reuse = match random.up_to(5) {
-        0 => Some(Reuse::FirstIn),
-        1 => Some(Reuse::Random),
-        _ => None,
-    };
+    pool.reuse = some(random, 4, Reuse::FirstIn);
     pool.max_new_connections_per_second = some(random, 6, 200);
     pool.max_lifetime = some(random, 5, Duration::from_millis(300));
     pool.max_uses = some(random, 5, 20);
@@ -151,7 +145,6 @@ pub(super) fn client(random: &mut Random, deployment: Deployment, seed: u64) -> 
     let requirement = Duration::from_millis(pick(random, &[2, 30]));
     pool.refresh_requirement = some(random, 3, requirement);
     pool.seed = seed;
-    pool.identity_order = pick(random, &[IdentityOrder::Arrival, IdentityOrder::Turns]);
     let max_connections = if random.up_to(5) == 0 { 2 + number(random, 6) } else { 0 };
     let lateness = pick(random, &[0, 0, 50, 5_000]);
     let is_in_dns = deployment == Deployment::SeedList;
