@@ -32,8 +32,9 @@ struct State {
     hangs: bool,
     is_killed: bool,
     accepted: u64,
-    /// The tasks that accept, keep the time, or serve a connection. Each looks again when it is woken.
-    tasks: Vec<Waker>,
+    /// The tasks that accept, keep the time, or serve a connection, by their numbers. Each looks again when it is woken.
+    tasks: BTreeMap<u64, Waker>,
+    next_task: u64,
     timekeeper: Option<Waker>,
     /// When the timekeeper wakes.
     armed: Option<Instant>,
@@ -55,7 +56,8 @@ impl Process {
                 hangs: false,
                 is_killed: false,
                 accepted: 0,
-                tasks: Vec::new(),
+                tasks: BTreeMap::new(),
+                next_task: 0,
                 timekeeper: None,
                 armed: None,
             }),
@@ -134,14 +136,20 @@ impl Process {
         found.map(|(_, outbox)| outbox.connection())
     }
 
+    /// A number for a task that asks whether the process is alive.
+    fn number_task(&self) -> u64 {
+        let mut state = self.state();
+        state.next_task += 1;
+        state.next_task
+    }
+
     /// Whether the process is alive, and gets time. `cx` is woken when that changes.
-    fn poll_alive(&self, cx: &mut Context<'_>) -> Poll<bool> {
+    fn poll_alive(&self, task: u64, cx: &mut Context<'_>) -> Poll<bool> {
         let mut state = self.state();
         if state.is_killed {
             return Poll::Ready(false);
         }
-        state.tasks.retain(|waker| !waker.will_wake(cx.waker()));
-        state.tasks.push(cx.waker().clone());
+        state.tasks.insert(task, cx.waker().clone());
         if state.hangs { Poll::Pending } else { Poll::Ready(true) }
     }
 
@@ -158,9 +166,11 @@ impl Process {
         self.drive(|machine, now| machine.handle_bytes(now, client, bytes));
     }
 
-    fn leave(&self, client: ClientId) {
+    fn leave(&self, client: ClientId, task: u64) {
         self.drive(|machine, now| machine.handle_hang_up(now, client));
-        let _outbox = self.state().outboxes.remove(&client);
+        let mut state = self.state();
+        let _outbox = state.outboxes.remove(&client);
+        let _waker = state.tasks.remove(&task);
     }
 
     /// Calls the machine, hands its outputs over, and wakes the timekeeper if it has to come earlier.
@@ -207,15 +217,16 @@ impl State {
     }
 
     fn all_tasks(&mut self) -> Vec<Waker> {
-        std::mem::take(&mut self.tasks).into_iter().chain(self.timekeeper.take()).collect()
+        std::mem::take(&mut self.tasks).into_values().chain(self.timekeeper.take()).collect()
     }
 }
 
 /// Accepts connections and gives each to the next of `processes`, until they are killed.
 pub(super) async fn accept(processes: Vec<Arc<Process>>, listener: Listener, tls: Option<Arc<rustls::ServerConfig>>) {
-    for process in processes.iter().cycle() {
+    let numbered: Vec<_> = processes.iter().map(|process| (process, process.number_task())).collect();
+    for &(process, task) in numbered.iter().cycle() {
         let mut next = pin!(listener.accept());
-        let accepted = poll_fn(|cx| match process.poll_alive(cx) {
+        let accepted = poll_fn(|cx| match process.poll_alive(task, cx) {
             Poll::Ready(false) => Poll::Ready(None),
             Poll::Ready(true) => next.as_mut().poll(cx),
             Poll::Pending => Poll::Pending,
@@ -230,11 +241,12 @@ pub(super) async fn accept(processes: Vec<Arc<Process>>, listener: Listener, tls
 /// Serves one client until either side hangs up, or the process is killed.
 async fn serve(process: Arc<Process>, mut channel: Channel) {
     let connection = channel.connection();
+    let task = process.number_task();
     let client = poll_fn(|cx| Poll::Ready(process.accept(connection, cx.waker().clone()))).await;
     let mut buffer = vec![0; 16 * 1024];
     poll_fn(|cx| {
         loop {
-            match process.poll_alive(cx) {
+            match process.poll_alive(task, cx) {
                 Poll::Ready(true) => {}
                 Poll::Ready(false) => return Poll::Ready(()),
                 Poll::Pending => return Poll::Pending,
@@ -250,7 +262,7 @@ async fn serve(process: Arc<Process>, mut channel: Channel) {
         }
     })
     .await;
-    process.leave(client);
+    process.leave(client, task);
 }
 
 /// Sends what waits to be sent. Ends with the connection.
@@ -286,10 +298,11 @@ fn send(process: &Process, client: ClientId, channel: &mut Channel, cx: &mut Con
 
 /// Calls the machine when time has passed.
 async fn keep_time(process: Arc<Process>) {
+    let task = process.number_task();
     let mut sleep: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
         loop {
-            match process.poll_alive(cx) {
+            match process.poll_alive(task, cx) {
                 Poll::Ready(true) => {}
                 Poll::Ready(false) => return Poll::Ready(()),
                 Poll::Pending => return Poll::Pending,
