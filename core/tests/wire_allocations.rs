@@ -1,5 +1,4 @@
 //! A round trip in warm buffers allocates nothing.
-#![cfg(feature = "wire")]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use bson::{RawDocument, rawdoc};
@@ -68,7 +67,6 @@ fn the_old_handshake_allocates_nothing_once_warm() {
     assert_eq!(allocations.count_total, 0);
 }
 
-#[cfg(all(feature = "snappy", feature = "zlib"))]
 #[test]
 fn snappy_and_zlib_allocate_nothing_once_warm() {
     use cmap_core::wire::{Compression, Compressor, ZlibLevel};

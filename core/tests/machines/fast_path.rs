@@ -152,7 +152,6 @@ fn a_connection_that_comes_back_broken_or_twice_does_not_take_it() {
     assert_eq!(topology.check_in_available(NOW, connection, SOCKET, Condition::Usable), Err(SOCKET));
 }
 
-#[cfg(feature = "trace")]
 mod recorded {
     use cmap_core::trace::{Header, Recorded, RecorderOptions, Replay, Trace};
 

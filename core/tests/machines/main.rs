@@ -14,12 +14,10 @@
 
 mod application_hellos;
 mod backoff;
-#[cfg(all(feature = "wire", feature = "auth", feature = "snappy", feature = "zlib", feature = "zstd"))]
 mod borrowing;
 mod budget;
 mod checking;
 mod errors;
-#[cfg(feature = "wire")]
 mod establish;
 mod fast_path;
 mod floors_and_roles;
@@ -30,26 +28,18 @@ mod identities;
 mod identities_of_two_servers;
 mod log;
 mod misuse;
-#[cfg(feature = "wire")]
 mod monitor_checks;
-#[cfg(feature = "wire")]
 mod monitor_floor;
-#[cfg(feature = "wire")]
 mod monitor_properties;
-#[cfg(feature = "wire")]
 mod monitored;
-#[cfg(feature = "wire")]
 mod monitored_server;
 mod one_server;
 mod pinned_server;
 mod pinning;
-#[cfg(feature = "wire")]
 mod proof;
 mod recorded_client;
 mod restored;
-#[cfg(all(feature = "wire", feature = "auth"))]
 mod retry;
-#[cfg(all(feature = "wire", feature = "auth"))]
 mod retry_properties;
 mod returned_delivery;
 mod reverse;
@@ -69,7 +59,5 @@ mod unobserved;
 mod uri_properties;
 mod warm_up;
 mod what_if;
-#[cfg(all(feature = "snappy", feature = "zlib", feature = "zstd"))]
 mod wire_faults;
-#[cfg(all(feature = "snappy", feature = "zlib", feature = "zstd"))]
 mod wire_properties;

@@ -277,7 +277,6 @@ fn tags_that_no_member_has_are_said_so() {
     );
 }
 
-#[cfg(feature = "wire")]
 mod wire {
     use std::sync::Arc;
 
