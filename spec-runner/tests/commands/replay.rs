@@ -25,7 +25,8 @@ impl Incident {
     fn happen() -> Self {
         let host = Host::start().unwrap();
         let server = host.serve(|address| ServerConfig::new(address.to_string())).unwrap();
-        let uri = format!("mongodb://{}/?maxPoolSize=1&waitQueueTimeoutMS=50", server.address());
+        // Longer than the first check-out waits for its server, on a busy machine as well.
+        let uri = format!("mongodb://{}/?maxPoolSize=1&waitQueueTimeoutMS=500", server.address());
         let directory = tempfile::tempdir().unwrap();
         let (file, line) = smol::block_on(async {
             let (options, _) = ClientOptions::parse(&uri).unwrap();
