@@ -42,7 +42,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// The same where connections may be held, which are not for all.
+    /// The available connection that is next by the option `reuse`, of those that are not held for their keys.
     pub(super) fn next_free(&self) -> Option<Key> {
         match self.limits.reuse {
             Reuse::LastIn => self.hottest_free(),

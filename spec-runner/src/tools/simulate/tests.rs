@@ -381,7 +381,6 @@ fn a_check_out_that_fails_too_early_is_found() {
         [
             "a check-out fails for a reason that is there",
             "a selection fails for a reason that is there",
-            // Pauses begin a second too late, and so they end.
             "when all is well, everybody who waits is answered soon",
         ]
         .contains(&law),
