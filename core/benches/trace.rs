@@ -108,18 +108,6 @@ fn off(topology: Recorded<u64>) -> Recorded<u64> {
     pairs!(topology)
 }
 
-#[library_benchmark(config = limit(0))]
-#[bench::warm(recorded())]
-fn off_by_the_fast_path(mut topology: Recorded<u64>) -> Recorded<u64> {
-    let mut now = Instant::ORIGIN;
-    for _ in 0..OPERATIONS {
-        now = now + Duration::from_nanos(1000);
-        let delivery = black_box(topology.check_out_available(now, CheckOutRequest::default())).unwrap();
-        let _ = black_box(topology.check_in_available(now, delivery.connection, delivery.socket, Condition::Usable));
-    }
-    topology
-}
-
 #[library_benchmark(config = limit(BUDGET_OFF + 2 * BUDGET))]
 #[bench::warm(recording(Detail::Dense))]
 fn dense(topology: Recorded<u64>) -> Recorded<u64> {
@@ -157,8 +145,5 @@ fn snapshot(mut topology: Recorded<u64>) -> Recorded<u64> {
     topology
 }
 
-library_benchmark_group!(
-    name = recording_costs,
-    benchmarks = [plain, off, off_by_the_fast_path, dense, sparse, snapshot]
-);
+library_benchmark_group!(name = recording_costs, benchmarks = [plain, off, dense, sparse, snapshot]);
 main!(library_benchmark_groups = [recording_costs]);

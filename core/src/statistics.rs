@@ -50,13 +50,6 @@ impl Histogram {
         self.record_nanos(nanos(duration));
     }
 
-    /// Records something that took no time.
-    #[inline(always)]
-    pub(crate) fn record_none(&mut self) {
-        let [count, ..] = &mut self.counts;
-        *count = count.wrapping_add(1);
-    }
-
     #[inline(always)]
     pub(crate) fn record_nanos(&mut self, nanos: u64) {
         let [.., last] = &mut self.counts;

@@ -3,7 +3,6 @@
 use super::connections::{Perished, Stage};
 use super::event::{ConnectionClosedReason, Event};
 use super::list::Key;
-use super::share::Way;
 use super::{Action, ApiMisuse, CheckedIn, Condition, Handle, Output, Pool, PoolState, Purpose, Refused};
 use crate::time::Instant;
 
@@ -25,7 +24,10 @@ impl<C> Pool<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        match self.check_in_if_drained(now, connection, socket, condition) {
+        if !self.outputs.is_empty() {
+            return self.begin_check_in(now, connection, socket, condition);
+        }
+        match self.check_in_fast(now, connection, socket, condition) {
             Ok(()) => Ok(CheckedIn::Done),
             Err(socket) => self.begin_check_in(now, connection, socket, condition),
         }
@@ -34,23 +36,6 @@ impl<C> Pool<C> {
     /// Out of line, so that the code inlined into a caller stays small.
     #[inline(never)]
     pub(crate) fn begin_check_in(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<CheckedIn<C>, Refused<C>> {
-        if !self.outputs.is_empty() || self.share.yields() {
-            return self.check_in_at_length(now, connection, socket, condition);
-        }
-        match self.check_in_with_options(now, connection, socket, condition) {
-            Ok(_) => Ok(CheckedIn::Done),
-            Err(socket) => self.hand_over_or_check_in_at_length(now, connection, socket, condition),
-        }
-    }
-
-    #[inline(never)]
-    pub(super) fn check_in_at_length(
         &mut self,
         now: Instant,
         connection: Handle,
@@ -69,7 +54,7 @@ impl<C> Pool<C> {
             return refused(ApiMisuse::NotInUse, socket);
         };
         let is_stale = self.generations.is_stale(slot.generation, slot.service.as_ref());
-        let retires = self.attention.check_in != Way::Plain && self.note_check_in(key, connection);
+        let retires = !self.attention.fast_check_in && self.note_check_in(key, connection);
         self.wait_queue.finish(check_out);
         if purpose != Purpose::Other {
             self.connections.set_purpose(key, Purpose::Other);

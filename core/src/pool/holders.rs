@@ -41,16 +41,6 @@ pub struct InUse {
     pub is_interrupted: bool,
 }
 
-/// A use that has ended with the return of its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EndedUse {
-    /// Since when.
-    pub since: Instant,
-    /// How many nanoseconds it lasted.
-    pub nanos: u64,
-}
-
 /// A check-out that waits in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -75,13 +65,6 @@ pub struct Establishing {
     pub elapsed: Duration,
     /// What its driver is at, if the driver says so: the pool does not know.
     pub phase: Option<Phase>,
-}
-
-impl EndedUse {
-    #[inline(always)]
-    pub(super) fn new(since: Instant, until: Instant) -> Self {
-        Self { since, nanos: until.nanos_since(since) }
-    }
 }
 
 impl<C> Pool<C> {

@@ -42,7 +42,6 @@ mod error;
 mod event;
 mod fast_path;
 mod generation;
-mod hand_off;
 mod handle;
 mod holders;
 mod host_timeout;
@@ -105,7 +104,7 @@ pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refuse
 pub use self::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
 pub use self::generation::Generation;
 pub use self::handle::{ConnectionId, Handle};
-pub use self::holders::{EndedUse, Establishing, InUse, Kept, Waiting};
+pub use self::holders::{Establishing, InUse, Kept, Waiting};
 pub use self::identity::IdentityId;
 pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
@@ -250,10 +249,12 @@ impl<C> Pool<C> {
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOutId, Option<Delivery<C>>) {
-        match self.check_out_if_drained(now, request) {
-            Some(delivery) => (delivery.check_out, Some(delivery)),
-            None => self.begin_check_out(now, request),
+        if self.outputs.is_empty()
+            && let Some(delivery) = self.check_out_fast(now, request)
+        {
+            return (delivery.check_out, Some(delivery));
         }
+        self.begin_check_out(now, request)
     }
 
     /// Out of line, so that the code inlined into a caller stays small.
@@ -263,14 +264,6 @@ impl<C> Pool<C> {
         now: Instant,
         request: CheckOutRequest,
     ) -> (CheckOutId, Option<Delivery<C>>) {
-        match self.check_out_with_options(now, &request) {
-            Some(delivery) => (delivery.check_out, Some(delivery)),
-            None => self.wait_or_check_out_at_length(now, request),
-        }
-    }
-
-    #[inline(never)]
-    fn check_out_at_length(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOutId, Option<Delivery<C>>) {
         let was_drained = self.is_drained();
         self.advance(now);
         self.use_host();

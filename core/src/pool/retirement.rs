@@ -141,22 +141,6 @@ impl<C> Pool<C> {
         self.renew_attention();
     }
 
-    /// A connection comes back from a use, and its life is not over at `now`: counts the use, where lives end. Otherwise nothing
-    /// changes, and it returns false.
-    #[inline]
-    pub(super) fn count_use(&mut self, key: Key, now: Instant) -> bool {
-        let Some(retirement) = &mut self.retirement else { return true };
-        let life = retirement.lives.get_mut(key as usize).filter(|life| life.ends_at > now);
-        let Some(life) = life else { return false };
-        let uses = life.uses.saturating_add(1);
-        if uses >= self.limits.max_uses {
-            return false;
-        }
-        // Its end is ahead, and therefore still among the others.
-        life.uses = uses;
-        true
-    }
-
     /// A connection comes back from a use: whether it is retired now. Its stage is still that of one in use.
     #[cold]
     pub(super) fn ends_life_at_check_in(&mut self, key: Key) -> bool {

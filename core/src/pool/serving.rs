@@ -14,7 +14,6 @@ use super::handle::Handle;
 use super::input::Reaction;
 use super::list::Key;
 use super::output::{Action, Delivery, Output};
-use super::share::Way;
 use super::state::PoolState;
 use super::wait_bound::WaitBound;
 use super::wait_queue::{CheckOutId, CheckOutRequest};
@@ -392,7 +391,7 @@ impl<C> Pool<C> {
     /// Reports a delivery; from now on its connection is held.
     #[inline(always)]
     fn begin_use(&mut self, check_out: CheckOutId, connection: Handle) {
-        if self.attention.check_out != Way::Plain {
+        if !self.attention.fast_check_out {
             let duration = self.now.saturating_since(self.wait_queue.started_at(check_out.key));
             self.emit(|| Event::ConnectionCheckedOut { check_out, connection_id: connection.id, duration });
             self.record_wait(check_out.key);

@@ -35,48 +35,20 @@ struct Permits {
     has_more: bool,
 }
 
-/// The way that a call takes first, where nothing is queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Way {
-    /// The shortest: the hottest connection, and nothing else.
-    Plain,
-    /// A short one that does what options ask for: another choice, a key, the life of a connection, histograms.
-    WithOptions,
-    /// The long one: the pool is not ready, events are produced, there are more connections than maxPoolSize, a waiter of another server needs one, or
-    /// connections are under suspicion, or waited for by their keys.
-    Long,
-}
-
 /// What calls have to attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Attention {
-    pub(super) check_out: Way,
-    pub(super) check_in: Way,
+    /// Whether a check-out may take the hottest connection, and do nothing else.
+    pub(super) fast_check_out: bool,
+    /// Whether a check-in may make its connection available, and do nothing else.
+    pub(super) fast_check_in: bool,
     /// Whether something but maxIdleTimeMS may happen to an available connection at some time.
     pub(super) idle: bool,
 }
 
 impl Attention {
     /// Until the options have been looked at.
-    pub(super) const EVERYWHERE: Self = Self { check_out: Way::Long, check_in: Way::Long, idle: true };
-}
-
-impl Share {
-    /// Whether the next connection that comes back is given up.
-    #[inline]
-    pub(super) fn yields(self) -> bool {
-        self.yields
-    }
-}
-
-impl Way {
-    fn of(is_long: bool, has_options: bool) -> Self {
-        match (is_long, has_options) {
-            (true, _) => Self::Long,
-            (false, true) => Self::WithOptions,
-            (false, false) => Self::Plain,
-        }
-    }
+    pub(super) const EVERYWHERE: Self = Self { fast_check_out: false, fast_check_in: false, idle: true };
 }
 
 impl<C> Pool<C> {
@@ -198,13 +170,13 @@ impl<C> Pool<C> {
 
     pub(super) fn needed_attention(&self) -> Attention {
         let everywhere = self.observed || self.share.is_sought || self.has_surplus() || self.has_loyal_waiters();
-        let is_recorded = self.durations.is_some();
+        let is_plain = !everywhere && self.durations.is_none();
         Attention {
-            check_out: Way::of(
-                everywhere || self.state != PoolState::Ready || !self.suspects.is_empty(),
-                is_recorded || !self.serves_hottest(),
-            ),
-            check_in: Way::of(everywhere || self.state == PoolState::Closed, is_recorded || self.retirement.is_some()),
+            fast_check_out: is_plain
+                && self.state == PoolState::Ready
+                && self.suspects.is_empty()
+                && self.serves_hottest(),
+            fast_check_in: is_plain && self.state != PoolState::Closed && self.retirement.is_none(),
             idle: self.affinity.is_some() || self.retirement.is_some() || self.refresh.is_some(),
         }
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::connections::Stage;
 use super::list::Key;
 use super::phases::PhaseDurations;
-use super::{ClosedTotals, EndedUse, FailedTotals, Pool, Stats};
+use super::{ClosedTotals, FailedTotals, Pool, Stats};
 use crate::statistics::Histogram;
 use crate::time::Instant;
 
@@ -169,30 +169,13 @@ impl<C> Pool<C> {
         }
     }
 
-    /// A connection that was available for so long is taken without a wait.
-    #[inline(always)]
-    pub(super) fn record_immediate_delivery(&mut self, idle_time: u64) {
-        if let Some(durations) = &mut self.durations {
-            durations.wait.record_none();
-            if idle_time > 0 {
-                durations.idle.record_nanos(idle_time);
-            }
-        }
-    }
-
-    /// A use has ended.
-    #[inline(always)]
-    pub(super) fn record_ended_use(&mut self, ended: EndedUse) {
-        if let Some(durations) = &mut self.durations {
-            durations.in_use.record_nanos(ended.nanos);
-        }
-    }
-
     /// The use of a connection ends.
     #[inline]
     pub(super) fn record_use(&mut self, connection: Key) {
-        if let Stage::InUse { check_out, .. } = self.connections.slot(connection).stage {
-            self.record_ended_use(EndedUse::new(self.wait_queue.in_use_since(check_out), self.now));
+        if let Some(durations) = &mut self.durations
+            && let Stage::InUse { check_out, .. } = self.connections.slot(connection).stage
+        {
+            durations.in_use.record_nanos(self.now.nanos_since(self.wait_queue.in_use_since(check_out)));
         }
     }
 

@@ -275,17 +275,10 @@ impl WaitQueue {
     /// A check-out that does not wait has ended.
     #[inline]
     pub(crate) fn finish(&mut self, key: Key) {
-        self.end_use(key);
-    }
-
-    /// The same of one that had its connection. Says since when.
-    #[inline]
-    pub(super) fn end_use(&mut self, key: Key) -> Instant {
         let entry = &mut self.entries[key as usize];
         entry.progress = Progress::Finished;
         entry.links.next = self.vacant;
         self.vacant = key;
-        entry.started_at
     }
 
     pub(crate) fn id(&self, key: Key) -> CheckOutId {

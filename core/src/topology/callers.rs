@@ -11,8 +11,8 @@ use super::{TopologyDescription, TopologyEvent, TopologyType};
 use crate::monitor::{Call, ServerDescription, ServerType};
 use crate::pool::Cause;
 use crate::pool::{
-    AffinityKey, ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, EndedUse, Handle,
-    IdentityId, Pool, PoolState, Purpose, Refused,
+    AffinityKey, ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle, IdentityId,
+    Pool, PoolState, Purpose, Refused,
 };
 use crate::server::{Server, ServerEvent, ServerId};
 use crate::time::Instant;
@@ -50,42 +50,14 @@ impl<C> Topology<C> {
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
     pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
-        if let Some(delivery) = self.check_out_available(now, request) {
+        let limit = self.check_out_limit;
+        if self.outputs.is_empty()
+            && let Some(pool) = self.writers_pool(request.identity)
+            && let Some(delivery) = pool.check_out_fast(now, bounded(now, request, limit))
+        {
             return (CheckOut::Started(delivery.check_out), Some(delivery));
         }
-        let mut delivery = None;
-        let check_out = self.begin_check_out(now, request, &mut delivery);
-        (check_out, delivery)
-    }
-
-    /// The fast path of a check-out alone: the hottest connection to the server that takes writes, if nothing else has to be done.
-    /// There is nothing to drain then, and no timeout has become an earlier one. Otherwise nothing has changed, and
-    /// [`check_out`](Self::check_out) has to be called.
-    #[must_use = "a delivered connection has to be checked in"]
-    #[inline(always)]
-    pub fn check_out_available(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
-        self.check_out_fast(self.outputs.is_fast_path_open(), now, request)
-    }
-
-    /// From now on [`check_out_available`](Self::check_out_available) and the other short ways of a call serve nothing, and each call takes
-    /// the way that looks at everything: for a driver that cannot go on, whose callers have to be told.
-    pub fn close_fast_path(&mut self) {
-        self.outputs.close_fast_path();
-    }
-
-    /// As [`check_out_available`](Self::check_out_available), where the caller says whether the fast path is open.
-    #[inline(always)]
-    pub(crate) fn check_out_fast(
-        &mut self,
-        is_open: bool,
-        now: Instant,
-        request: CheckOutRequest,
-    ) -> Option<Delivery<C>> {
-        if !is_open {
-            return None;
-        }
-        let request = bounded(now, request, self.check_out_limit);
-        self.writers_pool(request.identity)?.check_out_fast(now, request)
+        self.check_out_for(now, &Criteria::default(), request)
     }
 
     /// The pool that requests of this identity go to, if a server takes writes.
@@ -96,51 +68,6 @@ impl<C> Topology<C> {
             None => Some(&mut self.servers.get_mut(writer)?.pool),
             Some(identity) => self.pool_of_identity(writer, identity),
         }
-    }
-
-    /// Puts the delivery at another place, so that the fast path has its own in registers.
-    #[inline(never)]
-    pub(crate) fn begin_check_out(
-        &mut self,
-        now: Instant,
-        request: CheckOutRequest,
-        delivery: &mut Option<Delivery<C>>,
-    ) -> CheckOut {
-        if self.outputs.is_empty()
-            && let Some((waiting, _)) = self.wait_for_writer(now, &request)
-        {
-            return CheckOut::Started(waiting);
-        }
-        if let Some(taken) = self.check_out_at_once(now, &request) {
-            return CheckOut::Started(delivery.insert(taken).check_out);
-        }
-        let (check_out, delivered) = self.check_out_for(now, &Criteria::default(), request);
-        *delivery = delivered;
-        check_out
-    }
-
-    /// The connection for a request to any server that takes writes, if one can be delivered and nothing else has to be done, whatever the
-    /// options ask for. Otherwise nothing has changed, and [`check_out`](Self::check_out) has to be called.
-    #[must_use = "a delivered connection has to be checked in"]
-    #[inline(always)]
-    pub fn check_out_at_once(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
-        if !self.outputs.is_empty() {
-            return None;
-        }
-        let request = bounded(now, *request, self.check_out_limit);
-        self.writers_pool(request.identity)?.check_out_at_once(now, &request)
-    }
-
-    /// The same where options ask for nothing but histograms, which takes less. Otherwise nothing has changed, and
-    /// [`check_out`](Self::check_out) has to be called.
-    #[must_use = "a delivered connection has to be checked in"]
-    #[inline(always)]
-    pub fn check_out_hottest(&mut self, now: Instant, request: &CheckOutRequest) -> Option<Delivery<C>> {
-        if !self.outputs.is_empty() {
-            return None;
-        }
-        let request = bounded(now, *request, self.check_out_limit);
-        self.writers_pool(request.identity)?.check_out_hottest(now, request)
     }
 
     /// The same for a server that meets `criteria`.
@@ -249,91 +176,26 @@ impl<C> Topology<C> {
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        match self.check_in_fast(self.outputs.is_fast_path_open(), now, connection, socket, condition) {
-            Ok(_) => Ok(CheckedIn::Done),
-            Err(socket) => self.begin_check_in(now, connection, socket, condition),
-        }
-    }
-
-    /// The fast path of a check-in alone: the connection is the hottest one from now on, if nothing else has to be done. There is
-    /// nothing to drain then, and no timeout has become an earlier one, except the end of the time that is returned, for which the
-    /// connection may stay available; see [`idle_until`](Self::idle_until).
-    ///
-    /// # Errors
-    /// Something else has to be done: nothing has changed, and the socket, which comes back here, is for [`check_in`](Self::check_in).
-    #[inline(always)]
-    pub fn check_in_available(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<Option<Instant>, C> {
-        let pool = self.check_in_fast(self.outputs.is_fast_path_open(), now, connection, socket, condition)?;
-        Ok(pool.idle_until(now))
-    }
-
-    /// As [`check_in_available`](Self::check_in_available), where the caller says whether the fast path is open. Returns the pool.
-    #[inline(always)]
-    pub(crate) fn check_in_fast(
-        &mut self,
-        is_open: bool,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<&Pool<C>, C> {
-        match self.servers.at(connection.slot()) {
-            Some(server) if is_open => {
-                server.pool.check_in_fast(now, connection, socket, condition)?;
-                Ok(&server.pool)
-            }
-            _ => Err(socket),
-        }
-    }
-
-    /// Gives a connection back, if nothing else has to be done, whatever the options ask for. Says which use has ended, and until
-    /// when the connection may stay available, as [`check_in_available`](Self::check_in_available) does.
-    ///
-    /// # Errors
-    /// Something else has to be done: nothing has changed, and the socket, which comes back here, is for [`check_in`](Self::check_in).
-    #[inline(always)]
-    pub fn check_in_at_once(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: C,
-        condition: Condition,
-    ) -> Result<(EndedUse, Option<Instant>), C> {
         match self.servers.at(connection.slot()) {
             Some(server) if self.outputs.is_empty() => {
-                let ended = server.pool.check_in_with_options(now, connection, socket, condition)?;
-                Ok((ended, server.pool.idle_until(now)))
+                match server.pool.check_in_fast(now, connection, socket, condition) {
+                    Ok(()) => Ok(CheckedIn::Done),
+                    Err(socket) => self.begin_check_in(now, connection, socket, condition),
+                }
             }
-            _ => Err(socket),
+            _ => self.begin_check_in(now, connection, socket, condition),
         }
     }
 
+    /// Out of line, so that the code inlined into a caller stays small.
     #[inline(never)]
-    pub(crate) fn begin_check_in(
+    fn begin_check_in(
         &mut self,
         now: Instant,
         connection: Handle,
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
-        let socket = match self.servers.at(connection.slot()) {
-            Some(server) if self.outputs.is_empty() => {
-                match server.pool.check_in_with_options(now, connection, socket, condition) {
-                    Ok(_) => return Ok(CheckedIn::Done),
-                    Err(socket) => match self.hand_to_waiter(now, connection, socket, condition) {
-                        Ok(delivery) => return Ok(CheckedIn::Delivered(delivery)),
-                        Err(socket) => socket,
-                    },
-                }
-            }
-            _ => socket,
-        };
         self.advance(now);
         let was_drained = self.outputs.is_empty();
         let id = self.servers.id_at(connection.slot());

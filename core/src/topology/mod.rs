@@ -48,7 +48,6 @@ mod connections;
 mod description;
 mod event;
 mod floors;
-mod hand_off;
 mod identities;
 mod input;
 mod output;
@@ -286,12 +285,6 @@ impl<C> Topology<C> {
     #[cfg(feature = "trace")]
     pub(crate) fn observation(&self) -> (bool, SelectionDetail) {
         (self.observed, self.selection_detail)
-    }
-
-    /// Whether each call is recorded from now on: then none takes the fast path.
-    #[cfg(feature = "trace")]
-    pub(crate) fn set_recorded(&mut self, are_recorded: bool) {
-        self.outputs.set_recorded(are_recorded);
     }
 
     /// Lets the first pool contradict itself.

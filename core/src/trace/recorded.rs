@@ -48,9 +48,7 @@ struct Frozen {
 
 impl<C> From<Topology<C>> for Recorded<C> {
     /// Without a recorder.
-    fn from(mut machine: Topology<C>) -> Self {
-        // It may be a copy of one that was recorded.
-        machine.set_recorded(false);
+    fn from(machine: Topology<C>) -> Self {
         Self { machine, tape: None, frozen: None }
     }
 }
@@ -70,7 +68,6 @@ impl<C> Recorded<C> {
     /// Records from now on, and forgets what was recorded before.
     pub fn start_recording(&mut self, options: RecorderOptions) {
         self.tape = Some(Box::new(Tape::new(options, &self.machine)));
-        self.machine.set_recorded(true);
         self.frozen = None;
     }
 
@@ -91,7 +88,6 @@ impl<C> Recorded<C> {
 
     /// Stops, and returns what was recorded.
     pub fn stop_recording(&mut self) -> Option<Contents> {
-        self.machine.set_recorded(false);
         self.tape.take().map(|tape| tape.contents(&self.machine))
     }
 

@@ -1,5 +1,4 @@
-//! The short way of a check-out that waits and of the check-in that serves it, which drivers may ask for alone: it does all of its work, or
-//! changes nothing.
+//! A check-out that waits, and the check-in that serves it.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Action, CheckOutRequest, CheckedIn, Condition, Handle};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Criteria, Output, Topology, TopologyOptions};
+use cmap_core::topology::{CheckOut, Output, Topology, TopologyOptions};
 
 const NOW: Instant = Instant::from_millis(1);
 
@@ -44,78 +43,37 @@ fn in_use(max_pool_size: u32) -> (Topology<u64>, Handle) {
 fn a_check_out_waits_and_is_served_without_outputs() {
     let (mut topology, connection) = in_use(1);
 
-    let waiting = topology.check_out_waiting(NOW, CheckOutRequest::default());
-    let delivery = topology.check_in_to_waiter(NOW, connection, SOCKET, Condition::Usable);
+    let (waiting, none) = topology.check_out(NOW, CheckOutRequest::default());
+    let timeout = topology.next_check_out_timeout(waiting);
+    let checked_in = topology.check_in(NOW, connection, SOCKET, Condition::Usable);
 
-    let (check_out, timeout) = waiting.unwrap();
+    assert!(none.is_none());
     assert_eq!(timeout, Some(NOW + Duration::from_millis(100)));
-    assert_eq!(delivery.map(|it| (it.check_out, it.connection, it.socket)), Ok((check_out, connection, SOCKET)));
+    let Ok(CheckedIn::Delivered(delivery)) = checked_in else { panic!("nothing is delivered") };
+    assert_eq!((CheckOut::Started(delivery.check_out), delivery.connection), (waiting, connection));
     assert!(topology.is_drained());
     assert_eq!(topology.stats().counts.in_use, 1);
 }
 
 #[test]
-fn a_wait_leads_to_the_same_state_as_by_the_long_way() {
-    let (mut short, _) = in_use(1);
-    let mut long = short.clone();
-
-    let waiting = short.check_out_waiting(NOW, CheckOutRequest::default()).map(|(check_out, _)| check_out);
-    let (begun, _) = long.check_out_for(NOW, &Criteria::default(), CheckOutRequest::default());
-
-    assert_eq!(waiting.map(CheckOut::Started), Some(begun));
-    assert_eq!(format!("{short:?}"), format!("{long:?}"));
-}
-
-#[test]
-fn a_check_out_for_which_a_connection_may_be_created_does_not_take_it() {
-    let (mut topology, _) = in_use(2);
-
-    assert!(topology.check_out_waiting(NOW, CheckOutRequest::default()).is_none());
-
-    assert!(topology.is_drained());
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
-    assert!(!topology.is_drained());
-}
-
-#[test]
-fn a_check_out_for_which_a_connection_is_available_does_not_take_it() {
-    let (mut topology, connection) = in_use(1);
-    let _ = topology.check_in(NOW, connection, SOCKET, Condition::Usable);
-
-    assert!(topology.check_out_waiting(NOW, CheckOutRequest::default()).is_none());
-}
-
-#[test]
-fn events_are_told_by_the_long_way() {
-    let (mut topology, connection) = in_use(1);
-    topology.observe(true);
-
-    assert!(topology.check_out_waiting(NOW, CheckOutRequest::default()).is_none());
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
-    while topology.poll_output().is_some() {}
-
-    assert!(topology.check_in_to_waiter(NOW, connection, SOCKET, Condition::Usable).is_err());
-}
-
-#[test]
 fn a_connection_that_failed_does_not_go_to_a_waiter() {
     let (mut topology, connection) = in_use(1);
-    assert!(topology.check_out_waiting(NOW, CheckOutRequest::default()).is_some());
-
-    assert!(topology.check_in_to_waiter(NOW, connection, SOCKET, Condition::Errored).is_err());
+    let _ = topology.check_out(NOW, CheckOutRequest::default());
 
     assert!(matches!(topology.check_in(NOW, connection, SOCKET, Condition::Errored), Ok(CheckedIn::Done)));
+
+    let counts = topology.stats().counts;
+    assert_eq!((counts.in_use, counts.pending, counts.waiting), (0, 1, 1), "it waits for another connection");
 }
 
 #[test]
 fn a_waiter_whose_time_is_up_fails_before_the_next_is_served_cmap_15() {
     let (mut topology, connection) = in_use(1);
-    assert!(topology.check_out_waiting(NOW, CheckOutRequest::default()).is_some());
+    let _ = topology.check_out(NOW, CheckOutRequest::default());
     let too_late = NOW + Duration::from_millis(100);
 
-    assert!(topology.check_out_waiting(too_late, CheckOutRequest::default()).is_none());
-    assert!(topology.check_in_to_waiter(too_late, connection, SOCKET, Condition::Usable).is_err());
-
     assert!(matches!(topology.check_in(too_late, connection, SOCKET, Condition::Usable), Ok(CheckedIn::Done)));
+
     assert_eq!(topology.stats().check_outs_failed.timeout, 1);
+    assert_eq!(topology.stats().counts.available, 1);
 }

@@ -4,16 +4,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use cmap_core::pool::{AffinityKey, CheckOutRequest, IdentityId};
 use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::connection::Connection;
-use crate::deadline::{Deadline, Limit};
+use crate::deadline::Limit;
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
-use crate::topology::{Answer, Begun, Delivery, Narrowed, Topology, Unanswered, Unserved};
+use crate::topology::{Answer, Begun, Narrowed, Topology};
 use crate::watch::{Label, Tag};
 
 /// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and
@@ -31,17 +30,12 @@ pub struct CheckOut<'a, R: Runtime> {
     tag: Tag,
 }
 
-/// Plain data, so that the fast path drops nothing.
+/// Plain data, so that its end drops nothing.
 #[derive(Clone, Copy)]
 enum Stage {
-    /// For as long as the options allow.
-    Asking,
-    /// The longest wait.
-    AskingWithin(Option<Duration>),
-    /// The end of the wait.
-    AskingUntil(Deadline),
-    /// The same, for a server that is wanted.
-    AskingFor(Limit),
+    /// Nothing has been asked for yet. The limit counts from the first poll.
+    New(Limit),
+    /// It waits at this place.
     Waiting(usize),
     Done,
 }
@@ -58,22 +52,19 @@ struct Wanted {
 }
 
 impl<'a, R: Runtime> CheckOut<'a, R> {
+    /// For as long as the options allow.
     #[inline]
     #[track_caller]
     pub(crate) fn new(topology: &'a Arc<Topology<R>>) -> Self {
-        Self { topology, stage: Stage::Asking, wanted: None, tag: Tag::here() }
+        Self::within(topology, topology.check_out_limit().map_or(Limit::None, Limit::Within)).by_caller()
     }
 
+    #[inline]
     pub(crate) fn within(topology: &'a Arc<Topology<R>>, limit: Limit) -> Self {
         if topology.has_server_filter() {
             return Self::of(topology, Criteria::default(), limit);
         }
-        let stage = match limit {
-            Limit::None => Stage::AskingWithin(None),
-            Limit::Within(limit) => Stage::AskingWithin(Some(limit)),
-            Limit::Until(deadline) => Stage::AskingUntil(deadline),
-        };
-        Self { topology, stage, wanted: None, tag: Tag::default() }
+        Self { topology, stage: Stage::New(limit), wanted: None, tag: Tag::default() }
     }
 
     /// The same for the connection that `key` had last; what that means is up to the option
@@ -87,10 +78,11 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     #[inline(never)]
     pub(crate) fn of(topology: &'a Arc<Topology<R>>, criteria: Criteria, limit: Limit) -> Self {
         let wanted = Some(Box::new(Wanted::new(criteria)));
-        Self { topology, stage: Stage::AskingFor(limit), wanted, tag: Tag::default() }
+        Self { topology, stage: Stage::New(limit), wanted, tag: Tag::default() }
     }
 
     /// The same check-out, by the caller of this.
+    #[inline]
     #[track_caller]
     pub(crate) fn by_caller(mut self) -> Self {
         self.tag = Tag::here();
@@ -139,69 +131,44 @@ impl<R: Runtime> CheckOut<'_, R> {
 impl<R: Runtime> Future for CheckOut<'_, R> {
     type Output = Result<Connection<R>, CheckOutError>;
 
-    /// Each way has a function of its own, so that none has to save the registers of another.
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let own = self.get_mut();
-        if !matches!(own.stage, Stage::Asking) {
-            own.poll_again(cx)
-        } else if own.topology.is_plain() {
-            own.poll_plain(cx)
-        } else {
-            own.poll_noted(cx)
+        match own.stage {
+            Stage::New(limit) => own.ask(limit, cx),
+            Stage::Waiting(place) => own.poll_waiting(place, cx),
+            // One that is polled after its end has no further result.
+            Stage::Done => Poll::Pending,
         }
     }
 }
 
-impl<'a, R: Runtime> CheckOut<'a, R> {
+impl<R: Runtime> CheckOut<'_, R> {
     #[inline(never)]
-    fn poll_plain(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        match self.topology.check_out() {
-            Ok(delivery) => {
-                self.stage = Stage::Done;
-                Poll::Ready(Ok(Connection::new(Arc::clone(self.topology), delivery)))
-            }
-            Err(unserved) => self.follow_first(unserved, cx),
-        }
-    }
-
-    /// Out of line, as all that follows where no connection is available.
-    #[inline(never)]
-    fn follow_first(&mut self, unserved: Unserved<'a, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        let unserved = match self.topology.wait_in_line(unserved, cx) {
-            Ok(place) => {
-                self.stage = Stage::Waiting(place);
-                #[cfg(feature = "tracing")]
-                self.begin_span();
-                return Poll::Pending;
-            }
-            Err(unserved) => unserved,
+    fn ask(&mut self, limit: Limit, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        let topology = self.topology;
+        let now = topology.clock().now();
+        let mut request = self.wanted.as_ref().map_or_else(CheckOutRequest::default, |wanted| wanted.request);
+        request.deadline = match limit {
+            Limit::None => None,
+            Limit::Within(limit) => Some(now + limit),
+            Limit::Until(deadline) => topology.clock().instant_of(deadline),
         };
-        self.begin_first(unserved.into(), cx)
-    }
-
-    /// The first poll where callers are noted.
-    #[inline(never)]
-    fn poll_noted(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        match self.topology.check_out_noted(&self.tag) {
-            // As `end`, without looking for what nobody has asked for yet.
-            Ok(delivery) => {
-                self.stage = Stage::Done;
-                Poll::Ready(Ok(Connection::new_noted(Arc::clone(self.topology), delivery)))
+        let begun = match &mut self.wanted {
+            None => topology.check_out(now, None, request, self.tag, cx),
+            Some(_) if request.affinity.is_some() && !topology.has_affinity() => {
+                Begun::Answered(Err(CheckOutError::NoAffinity))
             }
-            Err(unanswered) => self.begin_first(unanswered, cx),
-        }
-    }
-
-    #[inline(never)]
-    fn begin_first(&mut self, unanswered: Unanswered<'a, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        let asked = self.topology.begin_check_out(unanswered, self.tag);
-        self.begin(asked, cx)
-    }
-
-    #[inline(never)]
-    fn follow(&mut self, unanswered: Unanswered<'_, R>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        match self.topology.follow_check_out(unanswered, cx) {
+            Some(wanted) => {
+                // Nothing is chosen for an operation that keeps to its server (PIN-1).
+                let is_pinned = matches!(wanted.criteria.selector, ServerSelector::Pinned(_));
+                wanted.narrowed =
+                    (topology.has_server_filter() && !is_pinned).then(|| topology.narrow(&wanted.criteria));
+                let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
+                topology.check_out(now, Some(criteria), request, self.tag, cx)
+            }
+        };
+        match begun {
             Begun::Answered(answer) => self.end(answer),
             Begun::Waits(place) => {
                 self.stage = Stage::Waiting(place);
@@ -210,84 +177,12 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
                 // The servers may have changed since the user has chosen among them.
                 if self.is_narrowed() { self.poll_waiting(place, cx) } else { Poll::Pending }
             }
-            Begun::Unasked => {
-                self.wanted();
-                self.poll_again(cx)
-            }
         }
     }
 
     /// What is wanted, to be asked for in detail.
     fn wanted(&mut self) -> &mut Wanted {
-        self.stage = match self.stage {
-            Stage::Asking => Stage::AskingFor(self.topology.check_out_limit().map_or(Limit::None, Limit::Within)),
-            Stage::AskingWithin(limit) => Stage::AskingFor(limit.map_or(Limit::None, Limit::Within)),
-            Stage::AskingUntil(deadline) => Stage::AskingFor(Limit::Until(deadline)),
-            stage @ (Stage::AskingFor(_) | Stage::Waiting(_) | Stage::Done) => stage,
-        };
         self.wanted.get_or_insert_with(|| Box::new(Wanted::new(Criteria::default())))
-    }
-
-    #[inline(never)]
-    fn poll_again(&mut self, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        match self.stage {
-            Stage::Waiting(place) if self.wanted.is_none() => self.poll_in_line(place, cx),
-            Stage::Waiting(place) => self.poll_waiting(place, cx),
-            Stage::AskingWithin(limit) => {
-                let asked = self.topology.check_out_within(limit, self.tag);
-                self.begin(asked, cx)
-            }
-            Stage::AskingUntil(deadline) => {
-                let asked = self.topology.check_out_until(deadline, self.tag);
-                self.begin(asked, cx)
-            }
-            Stage::AskingFor(limit) => self.ask_for(limit, cx),
-            // One that is polled after its end has no further result.
-            Stage::Asking | Stage::Done => Poll::Pending,
-        }
-    }
-
-    fn ask_for(&mut self, limit: Limit, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        let topology = self.topology;
-        let Some(wanted) = &mut self.wanted else { return Poll::Pending };
-        let now = topology.clock().now();
-        let mut request = wanted.request;
-        if request.affinity.is_some() && !topology.has_affinity() {
-            return self.end(Err(CheckOutError::NoAffinity));
-        }
-        request.deadline = match limit {
-            Limit::None => None,
-            Limit::Within(limit) => Some(now + limit),
-            Limit::Until(deadline) => topology.clock().instant_of(deadline),
-        };
-        // Nothing is chosen for an operation that keeps to its server (PIN-1).
-        let is_pinned = matches!(wanted.criteria.selector, ServerSelector::Pinned(_));
-        wanted.narrowed = (topology.has_server_filter() && !is_pinned).then(|| topology.narrow(&wanted.criteria));
-        let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
-        let asked = topology.check_out_for(criteria, now, request, self.tag);
-        self.begin(asked, cx)
-    }
-
-    fn begin(
-        &mut self,
-        asked: Result<Delivery<R::Stream>, Unanswered<'_, R>>,
-        cx: &Context<'_>,
-    ) -> Poll<<Self as Future>::Output> {
-        match asked {
-            Ok(delivery) => self.end(Ok(delivery)),
-            Err(unanswered) => self.follow(unanswered, cx),
-        }
-    }
-
-    /// Looks for the answer, where nothing special was asked for.
-    #[inline(always)]
-    fn poll_in_line(&mut self, place: usize, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        let Poll::Ready(answer) = self.topology.poll_check_out(place, cx) else { return Poll::Pending };
-        self.stage = Stage::Done;
-        Poll::Ready(match answer {
-            Ok(delivery) => Ok(Connection::new(Arc::clone(self.topology), delivery).noted(self.tag)),
-            Err(error) => Err(error),
-        })
     }
 
     /// Looks for the answer. Where the user chooses among suitable servers, and these have changed, the user chooses anew.
@@ -311,7 +206,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     #[cfg(feature = "tracing")]
     fn begin_span(&mut self) {
         if let Some(span) = self.topology.span_of(self.tag) {
-            self.wanted.get_or_insert_with(|| Box::new(Wanted::new(Criteria::default()))).span = Some(span);
+            self.wanted().span = Some(span);
         }
     }
 

@@ -46,9 +46,6 @@ pub struct Connection<R: Runtime> {
 enum Stage {
     /// Nothing: the next command may be sent.
     BetweenCommands,
-    /// The same, and the use is noted at the check-in. A stage of its own, as the next one, so that other check-ins do not have to
-    /// look.
-    Noted,
     /// The same, and the check-in has the memory of a large reply to give back.
     WithMoreToDo,
     /// A command or a reply. So it stays if its future is dropped, if it fails, or if more came than was asked for: the
@@ -70,23 +67,10 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// The same where it is noted who holds it.
-    #[inline(always)]
-    pub(crate) fn new_noted(topology: Arc<Topology<R>>, delivery: Delivery<R::Stream>) -> Self {
-        Self {
-            topology,
-            handle: delivery.connection,
-            socket: Some(delivery.socket),
-            stage: Stage::Noted,
-            selector: None,
-        }
-    }
-
-    /// The same where uses are noted, if they are: who holds the connection.
+    /// Notes who holds it, where that is noted.
     #[inline(always)]
     pub(crate) fn noted(mut self, tag: Tag) -> Self {
         if self.topology.watches_holders() {
-            self.stage = Stage::Noted;
             self.socket.iter_mut().for_each(|socket| socket.tag = tag);
         }
         self
@@ -218,7 +202,7 @@ impl<R: Runtime> Connection<R> {
     pub async fn next_reply(&mut self) -> Result<Option<Reply<'_>>, CommandError> {
         match self.stage {
             Stage::MoreToCome => {}
-            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => return Ok(None),
+            Stage::BetweenCommands | Stage::WithMoreToDo => return Ok(None),
             Stage::UnderWay => return Err(self.failed(CommandErrorKind::NotSent(NotSent::Broken))),
         }
         if let Err(kind) = self.receive_next().await {
@@ -271,7 +255,7 @@ impl<R: Runtime> Connection<R> {
     /// alive takes no more commands, and is closed when it is dropped.
     pub fn is_alive(&mut self) -> bool {
         match self.stage {
-            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => {}
+            Stage::BetweenCommands | Stage::WithMoreToDo => {}
             Stage::UnderWay | Stage::MoreToCome => return false,
         }
         let is_alive = self.socket.as_mut().is_some_and(|socket| socket.is_alive::<R>());
@@ -289,7 +273,7 @@ impl<R: Runtime> Connection<R> {
     /// Whether the next command may be sent.
     pub(crate) fn is_between_commands(&self) -> bool {
         match self.stage {
-            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => true,
+            Stage::BetweenCommands | Stage::WithMoreToDo => true,
             Stage::UnderWay | Stage::MoreToCome => false,
         }
     }
@@ -350,7 +334,7 @@ impl<R: Runtime> Connection<R> {
     ) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         match self.stage {
-            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => {}
+            Stage::BetweenCommands | Stage::WithMoreToDo => {}
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
@@ -470,21 +454,8 @@ impl<R: Runtime> Connection<R> {
             Stage::UnderWay
         } else if socket.has_large_reply() {
             Stage::WithMoreToDo
-        } else if self.topology.watches_holders() {
-            Stage::Noted
         } else {
             Stage::BetweenCommands
-        }
-    }
-
-    /// Out of line, so that it does not burden the fast path.
-    #[cold]
-    #[inline(never)]
-    fn check_in_otherwise(&self, socket: Box<Socket<R::Stream>>) {
-        if self.stage == Stage::Noted {
-            self.topology.check_in_noted(self.handle, socket);
-        } else {
-            self.check_in_the_long_way(socket);
         }
     }
 
@@ -500,15 +471,11 @@ impl<R: Runtime> Connection<R> {
             return unread_cursor::end(*duty, given_up, self.topology.clock().runtime());
         }
         let condition = match self.stage {
-            Stage::BetweenCommands | Stage::Noted | Stage::WithMoreToDo => Condition::Usable,
+            Stage::BetweenCommands | Stage::WithMoreToDo => Condition::Usable,
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
         };
         socket.give_back(self.topology.spares());
-        if self.topology.watches_holders() {
-            self.topology.check_in_noted_at_length(self.handle, socket, condition);
-        } else {
-            self.topology.check_in(self.handle, socket, condition);
-        }
+        self.topology.check_in(self.handle, socket, condition);
     }
 
     /// Says where a command failed, and tells the server's side of it.
@@ -555,7 +522,7 @@ impl<R: Runtime> Drop for Connection<R> {
             if self.stage == Stage::BetweenCommands {
                 self.topology.check_in(self.handle, socket, Condition::Usable);
             } else {
-                self.check_in_otherwise(socket);
+                self.check_in_the_long_way(socket);
             }
         }
     }

@@ -11,15 +11,3 @@ pub(crate) type Machine<C> = Recorded<C>;
 
 #[cfg(not(feature = "trace"))]
 pub(crate) type Machine<C> = Topology<C>;
-
-/// Whether calls are recorded.
-#[cfg(feature = "trace")]
-pub(crate) fn is_recording<C>(machine: &Machine<C>) -> bool {
-    machine.is_recording()
-}
-
-/// The same without recorders.
-#[cfg(not(feature = "trace"))]
-pub(crate) fn is_recording<C>(_: &Machine<C>) -> bool {
-    false
-}

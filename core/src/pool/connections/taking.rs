@@ -36,31 +36,6 @@ impl<C> Connections<C> {
         }
         Some((key, id, socket))
     }
-
-    /// The same of one that can be delivered at `now` as it is. Says for how long it was available. The slot is found once for all of
-    /// it.
-    #[inline(always)]
-    pub(crate) fn take_as_it_is(
-        &mut self,
-        generations: &mut Generations,
-        limits: &Limits,
-        check_out: Key,
-        key: Key,
-        now: Instant,
-    ) -> Option<(ConnectionId, C, u64)> {
-        let slots = self.slots.as_mut_slice();
-        let slot = slots.get_mut(key as usize)?;
-        let idle_time = slot.idle_time_if_deliverable(now, generations, limits)?;
-        let in_use = Stage::InUse { check_out, perished: None, purpose: Purpose::Other };
-        let Stage::Available { socket, .. } = core::mem::replace(&mut slot.stage, in_use) else { return None };
-        let (id, is_of_service) = (slot.id, slot.service.is_some());
-        self.available.remove_inline(slots, key);
-        self.in_use += 1;
-        if is_of_service {
-            self.change_service_list(generations, key);
-        }
-        Some((id, socket, idle_time))
-    }
 }
 
 impl<C> Slot<C> {

@@ -63,14 +63,14 @@ use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDes
 use cmap_core::time::Instant;
 use cmap_core::topology::{SelectionDetail, TopologyDescription};
 
-pub(crate) use self::callers::{Begun, Unanswered, Unserved};
+pub(crate) use self::callers::Begun;
 pub(crate) use self::closing::Closing;
 use self::closing::LastConnection;
 use self::driver::Alarm;
 use self::member::Member;
 pub(crate) use self::server_filter::{Narrowed, ServerFilter};
+use self::state::State;
 pub(crate) use self::state::{Answer, Delivery};
-use self::state::{State, Writes};
 use self::work::{MoreWork, Work};
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
@@ -95,8 +95,6 @@ pub(crate) struct Topology<R: Runtime> {
     /// The longest wait of a check-out for which its caller sets none.
     check_out_limit: Option<Duration>,
     follows_commands: bool,
-    /// Whether check-outs for writes take the shortest way.
-    is_plain: bool,
     /// What large messages and compression borrow from. The state's lock has no part in it.
     spares: SharedSpares,
     state: Mutex<State<R>>,
@@ -134,7 +132,6 @@ impl<R: Runtime> Topology<R> {
         let clock = settings.clock.clone();
         let state = State::new(machine, Arc::clone(&first_seed), Arc::clone(&settings), monitor_options);
         let topology = Arc::new(Self {
-            is_plain: state.writes == Writes::Plain,
             address: first_seed,
             clock: clock.clone(),
             check_out_limit: settings.check_out_limit,

@@ -28,7 +28,7 @@ use super::work::Work;
 use crate::error::{CheckOutError, RuntimeGone};
 use crate::establish::Settings;
 use crate::events::{Event, EventQueue};
-use crate::machine::{self, Machine};
+use crate::machine::Machine;
 #[cfg(feature = "trace")]
 use crate::recording::Holders;
 use crate::runtime::Runtime;
@@ -60,24 +60,12 @@ pub(crate) struct State<R: Runtime> {
     /// The time at which the driver comes back.
     armed: Option<Instant>,
     pub(crate) runtime_gone: bool,
-    pub(super) writes: Writes,
     /// Who asked for connections, where that is noted.
     pub(super) watch: Option<Box<Watch>>,
     /// Numbers of those who make calls, for what is recorded of them.
     #[cfg(feature = "trace")]
     pub(super) holders: Holders,
     is_alive: fn(&mut Socket<R::Stream>) -> bool,
-}
-
-/// How a check-out for writes begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writes {
-    /// The machine alone decides on it.
-    Plain,
-    /// The same, and it is noted who asks.
-    Noted,
-    /// A user chooses among servers, or the runtime has gone.
-    AtLength,
 }
 
 /// A connection among those of all servers.
@@ -121,12 +109,6 @@ impl<R: Runtime> State<R> {
             let address = Arc::clone(&server.description().address);
             members.insert(id, Member::new(id, address, &settings, None));
         }
-        let is_observed = settings.labels.is_some() || machine::is_recording(&machine);
-        let writes = match (settings.server_filter.is_some(), is_observed) {
-            (true, _) => Writes::AtLength,
-            (false, true) => Writes::Noted,
-            (false, false) => Writes::Plain,
-        };
         let labels = settings.labels.as_ref().map(Arc::clone);
         let watch = labels.map(|labels| Box::new(Watch::new(labels, settings.slow_use_limit)));
         machine.record_durations(settings.labels.is_some());
@@ -148,7 +130,6 @@ impl<R: Runtime> State<R> {
             refused_logins: RefusedLogins::default(),
             armed: None,
             runtime_gone: false,
-            writes,
             watch,
             #[cfg(feature = "trace")]
             holders: Holders::default(),
@@ -410,18 +391,6 @@ impl<R: Runtime> State<R> {
         self.record_holder(check_out, tag);
     }
 
-    /// The same of one that has its connection. Returns whether the driver has to come back earlier to look how long it takes.
-    #[inline(always)]
-    pub(super) fn note_delivered(&mut self, now: Instant, check_out: CheckOutId, tag: Tag) -> bool {
-        let Some(watch) = &mut self.watch else { return false };
-        watch.note_started(check_out, tag);
-        // The driver comes for a look that is ahead already.
-        let begins_looks = watch.uses.as_ref().is_some_and(|uses| uses.next_look.is_none());
-        #[cfg(feature = "trace")]
-        self.record_holder(CheckOut::Started(check_out), tag);
-        begins_looks && self.begin_looks(now)
-    }
-
     /// Notes whether the work at a connection is the pool's own.
     pub(crate) fn set_own_work(&mut self, connection: Handle, is_own_work: bool) {
         if let Some(activity) = self.place(connection).and_then(|place| self.activities.get_mut(&place)) {
@@ -438,8 +407,6 @@ impl<R: Runtime> State<R> {
     /// Tells every waiter that the runtime is gone, and gives up its check-out. Returns the tasks to wake.
     pub(crate) fn end_of_runtime(&mut self, now: Instant) -> Vec<Waker> {
         self.runtime_gone = true;
-        self.writes = Writes::AtLength;
-        self.machine.close_fast_path();
         let mut wake = self.abort_all(false, AbortReason::RuntimeGone);
         wake.append(&mut self.abort_all(true, AbortReason::RuntimeGone));
         wake.append(&mut self.deadlines.abort_all(AbortReason::RuntimeGone));

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cmap_core::pool::{EndedUse, Handle, InUse};
+use cmap_core::pool::{Handle, InUse};
 use cmap_core::time::Instant;
 
 use super::Topology;
@@ -63,16 +63,6 @@ impl<R: Runtime> State<R> {
         self.watch.as_ref()?.uses.as_ref()?.next_look
     }
 
-    /// The first use begins after a time without.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn begin_looks(&mut self, now: Instant) -> bool {
-        if let Some(uses) = self.watch.as_mut().and_then(|watch| watch.uses.as_mut()) {
-            uses.look_from(now);
-        }
-        self.arm_look()
-    }
-
     /// Makes the driver come back for that; returns whether it would come later.
     pub(super) fn arm_look(&mut self) -> bool {
         self.next_look().is_some_and(|at| self.arm(at))
@@ -119,7 +109,15 @@ impl<R: Runtime> State<R> {
     }
 
     /// The connection is about to come back.
+    #[inline]
     pub(super) fn note_end_of_use(&mut self, now: Instant, connection: Handle, tag: Tag) {
+        if self.watch.is_some() {
+            self.note_use(now, connection, tag);
+        }
+    }
+
+    #[inline(never)]
+    fn note_use(&mut self, now: Instant, connection: Handle, tag: Tag) {
         let Some(server) = self.machine.pool_of(connection) else { return };
         let pool = self.machine.server(server).map(|server| server.pool());
         if let Some(InUse { since, .. }) = pool.and_then(|pool| pool.use_of(connection)) {
@@ -130,26 +128,11 @@ impl<R: Runtime> State<R> {
         }
     }
 
-    /// The connection has come back.
-    #[inline(always)]
-    pub(super) fn note_ended_use(&mut self, connection: Handle, label: LabelId, ended: EndedUse) {
-        if self.count_use(label, ended.nanos) {
-            self.note_long_use_of(connection, ended.since, ended.nanos);
-        }
-    }
-
     /// Counts a use. Returns whether it is long.
     #[inline(always)]
     fn count_use(&mut self, label: LabelId, took: u64) -> bool {
         let uses = self.watch.as_mut().and_then(|watch| watch.uses.as_mut());
         uses.is_some_and(|uses| uses.count(label, took))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn note_long_use_of(&mut self, connection: Handle, since: Instant, took: u64) {
-        let tag = self.machine.socket(connection).map(|socket| socket.tag).unwrap_or_default();
-        self.note_long_use(connection, tag, since, took);
     }
 
     /// It is the longest of its label, or one of the slowest.

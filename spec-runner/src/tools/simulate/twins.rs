@@ -1,4 +1,4 @@
-//! A machine with a twin that nobody observes. The twin has the same calls, but produces no events; so it takes the short ways that
+//! A machine with a twin that nobody observes. The twin has the same calls, but produces no events; so it takes the fast path that
 //! production takes where nobody listens, and that an observed machine never takes. Both have to do the same.
 
 use cmap_core::pool::{Action, Counts, Handle, IdentityId, Output as PoolOutput};
@@ -17,8 +17,6 @@ pub(super) struct Twins {
 
 struct Unobserved {
     machine: Topology<()>,
-    /// Whether it records how long everything takes, which leads to further ways.
-    is_timed: bool,
     /// What both have done since the last call, which has not been compared yet.
     pending: Option<(Done, Done)>,
     difference: Option<String>,
@@ -39,7 +37,7 @@ impl Twins {
             Twin::Plain => false,
             Twin::Timed => true,
         };
-        let mut unobserved = Unobserved { machine: twin, is_timed, pending: None, difference: None };
+        let mut unobserved = Unobserved { machine: twin, pending: None, difference: None };
         unobserved.machine.observe(false);
         unobserved.machine.record_durations(is_timed);
         Self { machine, unobserved: Some(unobserved) }
@@ -51,7 +49,7 @@ impl Machine for Twins {
         let Some(twin) = &mut self.unobserved else { return self.machine.apply(now, input) };
         let answer = self.machine.apply(now, input.clone());
         let own = Done::of(answer.clone(), &self.machine);
-        let answer_of_twin = twin.apply(now, input);
+        let answer_of_twin = twin.machine.apply(now, input);
         twin.pending = Some((own, Done::of(answer_of_twin, &twin.machine)));
         answer
     }
@@ -102,18 +100,6 @@ impl Machine for Twins {
 }
 
 impl Unobserved {
-    /// The call as an adapter makes it that records durations: it asks for the hottest connection first.
-    fn apply(&mut self, now: Instant, input: Input) -> Answer {
-        if self.is_timed
-            && let Input::CheckOut(request) = &input
-            && let Some(delivery) = self.machine.check_out_hottest(now, request)
-        {
-            let check_out = CheckOut::Started(delivery.check_out);
-            return Answer::of_check_out(&(check_out, Some(delivery)));
-        }
-        self.machine.apply(now, input)
-    }
-
     fn compare(&mut self, next_timeout: Option<Instant>) {
         let Some((own, mut twins)) = self.pending.take() else { return };
         while let Some(output) = self.machine.poll_output() {
