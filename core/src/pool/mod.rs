@@ -87,6 +87,7 @@ use self::host_timeout::HostUse;
 use self::list::Key;
 use self::refresh::Refresh;
 use self::retirement::Retirement;
+pub(crate) use self::share::NextPermit;
 use self::share::{Attention, Share};
 use self::state::PoolCall;
 use self::stats::Totals;

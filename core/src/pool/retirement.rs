@@ -3,8 +3,8 @@
 //! A life begins when a connection is established. It ends by age, by the number of uses, or because somebody asked for
 //! it. Nothing is cut off: a connection in use is retired when it comes back, one that is available at once, and in
 //! both cases only if minPoolSize connections are left. Otherwise it goes on serving until its replacement is
-//! established: maintenance populates the pool beyond minPoolSize by one. Where maxPoolSize leaves no room for that,
-//! one goes before its replacement comes.
+//! established: maintenance populates the pool beyond minPoolSize by one. Where maxPoolSize, or a limit that pools share,
+//! leaves no room for that, one goes before its replacement comes.
 //!
 //! The ends of lives that are ahead, and those of available connections that wait for their replacement, are kept in
 //! order. A connection whose end passes while it is in use leaves that order, and joins it again when it comes back.
@@ -184,6 +184,7 @@ impl<C> Pool<C> {
             } else if self.may_retire() {
                 let reason = self.perished(key).unwrap_or(ConnectionClosedReason::Idle);
                 self.close_connection(key, reason);
+                self.keep_permit();
             } else {
                 next = Some(End { at, key: key.saturating_add(1) });
             }
@@ -234,7 +235,8 @@ impl<C> Pool<C> {
     fn may_retire(&self) -> bool {
         let (pending, total) = (self.connections.pending, self.connections.total());
         let least = if self.limits.maintenance.is_some() { self.floor() } else { 0 };
-        total - pending > least || (pending == 0 && total >= self.limits.max_pool_size)
+        let is_full = total >= self.limits.max_pool_size || self.is_budget_full();
+        total - pending > least || (pending == 0 && is_full)
     }
 
     /// A connection that is not available is retired when it comes back.

@@ -31,8 +31,19 @@ pub(crate) struct Share {
 struct Permits {
     /// At this moment.
     left: u32,
-    /// Whether there are others to ask for.
-    has_more: bool,
+    /// When there are others to ask for.
+    next: NextPermit,
+}
+
+/// When limits that pools share leave a permit for one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum NextPermit {
+    /// Nothing that the pool does changes it: others establish too many connections, or have too many.
+    Later,
+    /// Now.
+    Now,
+    /// As soon as the pool closes a connection: there are as many as there may be.
+    AfterClose,
 }
 
 /// What calls have to attend to.
@@ -51,6 +62,19 @@ impl Attention {
     pub(super) const EVERYWHERE: Self = Self { fast_check_out: false, fast_check_in: false, idle: true };
 }
 
+impl NextPermit {
+    /// By the permits that are `free` when so many connections are closed.
+    pub(crate) fn of(free: impl Fn(u32) -> u32) -> Self {
+        if free(0) > 0 {
+            Self::Now
+        } else if free(1) > 0 {
+            Self::AfterClose
+        } else {
+            Self::Later
+        }
+    }
+}
+
 impl<C> Pool<C> {
     /// Lets maintenance keep up as many connections, within maxPoolSize.
     pub(crate) fn follow(&mut self, size: u32) {
@@ -66,14 +90,19 @@ impl<C> Pool<C> {
     }
 
     /// Lends permits until the next [`end_of_call`](Self::end_of_call): no connection is created beyond them.
-    pub(crate) fn lend_permits(&mut self, left: u32) {
-        self.share.budget = Some(Permits { left, has_more: left > 0 });
+    pub(crate) fn lend_permits(&mut self, left: u32, next: NextPermit) {
+        self.share.budget = Some(Permits { left, next });
     }
 
-    /// Takes back what was lent. `has_more` says whether the client's budget has permits left, `is_sought` whether a
-    /// connection that comes back may be given up.
-    pub(crate) fn end_of_call(&mut self, has_more: bool, is_sought: bool) {
-        self.share.budget = Some(Permits { left: 0, has_more });
+    /// Lends nothing: no connection is created.
+    pub(crate) fn lend_nothing(&mut self) {
+        self.lend_permits(0, NextPermit::Later);
+    }
+
+    /// Takes back what was lent. `next` says when there is another permit, `is_sought` whether a connection that comes back
+    /// may be given up.
+    pub(crate) fn end_of_call(&mut self, next: NextPermit, is_sought: bool) {
+        self.lend_permits(0, next);
         self.share.yields = false;
         if mem::replace(&mut self.share.is_sought, is_sought) != is_sought {
             self.renew_attention();
@@ -83,9 +112,9 @@ impl<C> Pool<C> {
     /// Creates a connection for the waiter that needs one, with a permit of the budget.
     pub(crate) fn spend_permit(&mut self, now: Instant) {
         self.advance(now);
-        self.lend_permits(1);
+        self.lend_permits(1, NextPermit::Now);
         self.serve();
-        self.lend_permits(0);
+        self.lend_nothing();
     }
 
     /// Gives the next connection that comes back up, for a waiter of another server.
@@ -139,7 +168,19 @@ impl<C> Pool<C> {
 
     /// Whether it may do so at the next call.
     pub(super) fn may_ask_for_permit(&self) -> bool {
-        self.share.budget.is_none_or(|permits| permits.left > 0 || permits.has_more)
+        self.share.budget.is_none_or(|permits| permits.left > 0 || permits.next == NextPermit::Now)
+    }
+
+    /// Whether a connection has to be closed before the client's budget allows another one.
+    pub(super) fn is_budget_full(&self) -> bool {
+        self.share.budget.is_some_and(|permits| permits.next == NextPermit::AfterClose)
+    }
+
+    /// A connection was closed to make room for its replacement, which gets its permit, if that is created in this call.
+    pub(super) fn keep_permit(&mut self) {
+        if self.is_budget_full() {
+            self.lend_permits(1, NextPermit::Later);
+        }
     }
 
     /// A connection was created.

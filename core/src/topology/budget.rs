@@ -12,15 +12,16 @@
 //!
 //! The pools of one server share its limits in the same way, where there are several of them.
 //!
-//! Floors yield: they are populated with permits that nobody waits for.
+//! Floors yield: they are populated with permits that nobody waits for. Where nothing is free, a connection at the end of its
+//! life is closed before its replacement is created.
 
 use alloc::vec::Vec;
 use core::mem;
 
 use super::Topology;
-use super::identities::{Donors, SharedLimits};
+use super::identities::Donors;
 use super::usage::Outlook;
-use crate::pool::Counts;
+use crate::pool::{Counts, NextPermit};
 use crate::server::{Membership, Server, ServerId};
 use crate::time::Instant;
 
@@ -54,9 +55,9 @@ impl<C> Topology<C> {
     pub(super) fn lend_permits(&mut self, server: ServerId) {
         if self.has_budget() {
             self.count_usage();
-            let free = self.free_permits(server);
+            let (free, next) = (self.free_permits(server, 0), self.next_permit(server));
             if let Some(server) = self.servers.get_mut(server) {
-                server.pool.lend_permits(free);
+                server.pool.lend_permits(free, next);
             }
         }
     }
@@ -73,7 +74,7 @@ impl<C> Topology<C> {
     /// Knows what all pools have. From the first time on they have nothing but what they are lent.
     fn count_usage(&mut self) {
         if self.usage.count(&self.servers) {
-            self.servers.iter_mut().for_each(|(_, server)| server.pool.lend_permits(0));
+            self.servers.iter_mut().for_each(|(_, server)| server.pool.lend_nothing());
         }
     }
 
@@ -112,7 +113,7 @@ impl<C> Topology<C> {
         // Those that cannot get one, though others might: each server has limits of its own.
         let mut without = Vec::new();
         while let Some(&Neediest { server, .. }) = neediest(&needy) {
-            if self.free_permits(server) == 0 && !self.give_up_coldest(server) {
+            if self.free_permits(server, 0) == 0 && !self.give_up_coldest(server) {
                 if !self.shares_limits() {
                     return true;
                 }
@@ -149,27 +150,27 @@ impl<C> Topology<C> {
         self.count_usage();
         let mut nth = 0;
         while let Some(id) = self.usage.called(nth) {
-            self.servers.get_mut(id).into_iter().for_each(|server| server.pool.lend_permits(0));
+            self.servers.get_mut(id).into_iter().for_each(|server| server.pool.lend_nothing());
             nth += 1;
         }
     }
 
-    /// Closes what the pools of a server have too many together, and tells the pools whether there is more: those that were called, or
+    /// Closes what the pools of a server have too many together, and tells the pools when there is more: those that were called, or
     /// all of them, if it is news.
     fn end_call(&mut self, is_sought: bool) {
         debug_assert!(self.usage.is_right(&self.servers), "each call of a pool was noted");
         self.close_surplus();
-        let of_client = Outlook { has_more: self.free_of_client() > 0, is_sought };
+        let of_client = Outlook { next: NextPermit::of(|closed| self.free_of_client(closed)), is_sought };
         let (mut is_news, mut nth) = (self.usage.tell(of_client), 0);
         while let Some(id) = self.usage.called(nth) {
-            let outlook = self.tell(id, of_client);
+            let outlook = self.tell(id, is_sought);
             is_news |= self.usage.tell_of_server(self.member_of(id), outlook);
             nth += 1;
         }
         if is_news {
             for slot in 0..self.servers.slots() {
                 if let Some(id) = self.servers.id_at(slot) {
-                    self.tell(id, of_client);
+                    self.tell(id, is_sought);
                 }
             }
         }
@@ -188,16 +189,12 @@ impl<C> Topology<C> {
         }
     }
 
-    /// Tells a pool whether there is more: for the client, and at its server.
-    fn tell(&mut self, id: ServerId, of_client: Outlook) -> Outlook {
-        let Outlook { has_more, is_sought } = of_client;
-        let limits = self.shared_limits(id);
-        let outlook = Outlook {
-            has_more: has_more && limits.is_none_or(|limits| limits.left() > 0),
-            is_sought: is_sought || limits.is_some_and(SharedLimits::are_exceeded),
-        };
+    /// Tells a pool when there is more, and whether a connection is sought: for the client, or at its server.
+    fn tell(&mut self, id: ServerId, is_sought: bool) -> Outlook {
+        let is_sought = is_sought || self.has_too_many(id);
+        let outlook = Outlook { next: self.next_permit(id), is_sought };
         if let Some(server) = self.servers.get_mut(id) {
-            server.pool.end_of_call(outlook.has_more, outlook.is_sought);
+            server.pool.end_of_call(outlook.next, outlook.is_sought);
         }
         outlook
     }
@@ -227,16 +224,22 @@ impl<C> Topology<C> {
         }
     }
 
-    /// Permits that no connection has, for a pool. Connections of servers that have left count until they are closed.
-    fn free_permits(&self, pool: ServerId) -> u32 {
-        self.free_of_client().min(self.free_of_server(pool))
+    /// Permits that no connection has, for a pool, when it has `closed` so many of its own. Connections of servers that have left
+    /// count until they are closed.
+    fn free_permits(&self, pool: ServerId, closed: u32) -> u32 {
+        self.free_of_client(closed).min(self.free_of_server(pool, closed))
     }
 
-    fn free_of_client(&self) -> u32 {
+    fn free_of_client(&self, closed: u32) -> u32 {
         match self.options.max_connections {
             0 => u32::MAX,
-            most => most.saturating_sub(self.usage.of_client()),
+            most => most.saturating_add(closed).saturating_sub(self.usage.of_client()),
         }
+    }
+
+    /// When there is a permit for a pool.
+    fn next_permit(&self, pool: ServerId) -> NextPermit {
+        NextPermit::of(|closed| self.free_permits(pool, closed))
     }
 
     /// The servers of which a waiter needs a permit.

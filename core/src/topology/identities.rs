@@ -54,21 +54,22 @@ pub(super) enum Donors {
 
 /// The limits of a server, and what its pools have of them together.
 #[derive(Clone, Copy, Default)]
-pub(super) struct SharedLimits {
+struct SharedLimits {
     max_pool_size: u32,
     max_connecting: u32,
     used: Used,
 }
 
 impl SharedLimits {
-    /// Connections that the pools may have beside those that they have.
-    pub(super) fn left(self) -> u32 {
+    /// Connections that the pools may have beside those that they have, when so many are `closed`.
+    fn left(self, closed: u32) -> u32 {
         let Used { total, pending } = self.used;
-        self.max_pool_size.saturating_sub(total).min(self.max_connecting.saturating_sub(pending))
+        let room = self.max_pool_size.saturating_add(closed).saturating_sub(total);
+        room.min(self.max_connecting.saturating_sub(pending))
     }
 
     /// Whether they have more than maxPoolSize.
-    pub(super) fn are_exceeded(self) -> bool {
+    fn are_exceeded(self) -> bool {
         self.used.total > self.max_pool_size
     }
 }
@@ -249,25 +250,23 @@ impl<C> Topology<C> {
         });
     }
 
-    /// Connections that the pools of a server may have beside those that they have.
-    pub(super) fn free_of_server(&self, pool: ServerId) -> u32 {
-        self.shared_limits(pool).map_or(u32::MAX, SharedLimits::left)
+    /// Connections that the pools of a server may have beside those that they have, when so many are `closed`.
+    pub(super) fn free_of_server(&self, pool: ServerId, closed: u32) -> u32 {
+        self.shared_limits(pool).map_or(u32::MAX, |limits| limits.left(closed))
     }
 
     /// Whose connections would leave room for one of `needy`, with one of them less: nobody's, if too many are being established, or
     /// if there are more than maxPoolSize allows.
     pub(super) fn donors(&self, needy: ServerId) -> Donors {
         match self.shared_limits(needy) {
-            Some(limits) if limits.left() == 0 => {
-                let is_enough = !limits.are_exceeded() && limits.used.pending < limits.max_connecting;
-                if is_enough { Donors::OfServer(self.member_of(needy)) } else { Donors::None }
-            }
+            Some(limits) if limits.left(1) == 0 => Donors::None,
+            Some(limits) if limits.left(0) == 0 => Donors::OfServer(self.member_of(needy)),
             _ => Donors::All,
         }
     }
 
     /// What the pools of a server share, if they share limits: nothing, where the server is forgotten.
-    pub(super) fn shared_limits(&self, pool: ServerId) -> Option<SharedLimits> {
+    fn shared_limits(&self, pool: ServerId) -> Option<SharedLimits> {
         if !self.shares_limits() {
             return None;
         }
@@ -288,7 +287,7 @@ impl<C> Topology<C> {
         added.of_identity = Some(IdentityOfServer { server, identity });
         added.pool.observe(self.observed);
         added.pool.record_durations(self.durations.is_some());
-        added.pool.lend_permits(0);
+        added.pool.lend_nothing();
         if state == PoolState::Ready {
             added.pool.ready(self.now);
         }

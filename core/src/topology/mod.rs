@@ -434,7 +434,7 @@ impl<C> Topology<C> {
         server.pool.observe(self.observed);
         server.pool.record_durations(self.durations.is_some());
         if self.has_budget() {
-            server.pool.lend_permits(0);
+            server.pool.lend_nothing();
         }
         self.servers.add(id, server);
         self.usage.forget();

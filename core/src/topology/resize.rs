@@ -43,7 +43,7 @@ impl<C> Topology<C> {
             return self.call_pool(id, |pool| pool.resize(now, limits));
         }
         let resized = self.servers.get_mut(id).map(|server| {
-            server.pool.lend_permits(0);
+            server.pool.lend_nothing();
             server.pool.resize(now, limits)
         });
         self.collect(id);

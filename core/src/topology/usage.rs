@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::{fmt, mem};
 
 use super::servers::Servers;
-use crate::pool::Counts;
+use crate::pool::{Counts, NextPermit};
 use crate::server::ServerId;
 
 /// The connections of several pools.
@@ -38,8 +38,8 @@ pub(super) struct Usage {
 /// What pools are told after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outlook {
-    /// Whether there may be another connection.
-    pub(super) has_more: bool,
+    /// When there may be another connection.
+    pub(super) next: NextPermit,
     /// Whether one that comes back may be given up.
     pub(super) is_sought: bool,
 }

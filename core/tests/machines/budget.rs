@@ -155,6 +155,16 @@ impl Driver {
         assert!(next.is_none_or(|next| next.at > self.now), "a timer spins: {next:?}");
     }
 
+    /// A second passes, and one connection is established, if one is under way.
+    fn pass_and_establish(&mut self) {
+        self.pass(1_000_000_000);
+        self.establish(0);
+    }
+
+    fn total(&self, server: usize) -> u32 {
+        self.topology.server(self.id(server)).unwrap().pool().counts().total()
+    }
+
     /// Everything under way ends well, and every connection comes back: everybody is served.
     fn settle(&mut self) {
         for _ in 0..10_000 {
@@ -185,6 +195,7 @@ enum Step {
     Lose(usize),
     Find(usize),
     Resize(u32),
+    Renew,
     Pass(u64),
 }
 
@@ -199,6 +210,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_usize).prop_map(Step::Lose),
         2 => (0..3_usize).prop_map(Step::Find),
         1 => (1..4_u32).prop_map(Step::Resize),
+        1 => Just(Step::Renew),
         4 => prop_oneof![0..20_u64, 0..2_000_000_000_u64].prop_map(Step::Pass),
     ]
 }
@@ -250,6 +262,7 @@ proptest! {
                 Step::Resize(size) => {
                     let _ = driver.topology.resize(now, PoolSizes::default().max_pool_size(size));
                 }
+                Step::Renew => driver.topology.renew_credential(now),
                 Step::Pass(nanos) => driver.pass(nanos),
                 Step::FailEstablish(..) | Step::Cancel(_) | Step::Checked(..) => {}
             }
@@ -261,6 +274,19 @@ proptest! {
 
 fn plain() -> PoolOptions {
     PoolOptions::default()
+}
+
+/// A client of so many connections, which the floors of its servers fill: each server would have two.
+fn full_of_floors(limit: u32, change: impl FnOnce(&mut PoolOptions)) -> Driver {
+    let mut options = plain();
+    options.min_pool_size = Some(2);
+    change(&mut options);
+    let mut driver = Driver::new(limit, options);
+    for _ in 0..20 {
+        driver.pass_and_establish();
+    }
+    assert_eq!(driver.topology.stats().counts.available, limit);
+    driver
 }
 
 #[test]
@@ -276,9 +302,7 @@ fn the_coldest_connection_of_another_server_makes_room() {
     driver.check_out(2);
     driver.establish(0);
 
-    let totals: Vec<u32> =
-        (0..3).map(|server| driver.topology.server(driver.id(server)).unwrap().pool().counts().total()).collect();
-    assert_eq!(totals, [0, 1, 1], "that of the first server was the coldest");
+    assert_eq!([0, 1, 2].map(|server| driver.total(server)), [0, 1, 1], "that of the first server was the coldest");
 }
 
 #[test]
@@ -342,15 +366,7 @@ fn two_busy_servers_keep_their_connections() {
 
 #[test]
 fn floors_yield_to_waiters() {
-    let mut options = plain();
-    options.min_pool_size = Some(2);
-    let mut driver = Driver::new(3, options);
-    for _ in 0..20 {
-        driver.pass(1_000_000_000);
-        driver.establish(0);
-    }
-    assert_eq!(driver.topology.stats().counts.available, 3);
-
+    let mut driver = full_of_floors(3, |_| {});
     for _ in 0..3 {
         driver.check_out(2);
         driver.establish(0);
@@ -359,4 +375,49 @@ fn floors_yield_to_waiters() {
     assert_eq!(driver.topology.stats().counts.in_use, 3);
     let servers: BTreeSet<usize> = driver.in_use.iter().map(|&(server, _)| server).collect();
     assert_eq!(servers, BTreeSet::from([2]));
+}
+
+#[test]
+fn outdated_connections_are_replaced_one_at_a_time_where_the_limit_is_full_x_84() {
+    let mut driver = full_of_floors(3, |_| {});
+
+    driver.topology.renew_credential(driver.now);
+    driver.drain();
+
+    for _ in 0..10 {
+        assert!(driver.topology.connections() >= 2, "one goes, and its replacement comes");
+        driver.pass_and_establish();
+    }
+    assert_eq!((driver.topology.outdated(), driver.topology.stats().counts.available), (0, 3));
+}
+
+#[test]
+fn lives_end_by_age_where_the_limit_is_full_x_84() {
+    let mut driver = full_of_floors(3, |options| options.max_lifetime = Some(Duration::from_secs(60)));
+    let before = driver.topology.stats().created;
+
+    for _ in 0..70 {
+        driver.pass_and_establish();
+    }
+
+    assert!(driver.topology.stats().created >= before + 3, "each was replaced once or more");
+}
+
+#[test]
+fn one_that_comes_back_at_the_end_of_its_life_goes_first_where_the_limit_is_full_x_84() {
+    let mut driver = full_of_floors(2, |options| options.check_after_idle = Some(Duration::MAX));
+    let server = (0..3).find(|&server| driver.total(server) == 2).unwrap();
+    driver.check_out(server);
+    driver.check_out(server);
+    driver.topology.retire_all(driver.now, Duration::ZERO);
+    assert_eq!(driver.topology.connections(), 2);
+
+    driver.check_in(0, Condition::Usable);
+    assert_eq!(driver.topology.connections(), 1);
+    driver.check_in(0, Condition::Usable);
+    assert_eq!(driver.topology.connections(), 1, "the other one waits for the replacement");
+    (0..4).for_each(|_| driver.pass_and_establish());
+
+    let stats = driver.topology.stats();
+    assert_eq!((stats.created, stats.counts.available), (4, 2), "both were replaced");
 }

@@ -276,6 +276,7 @@ proptest! {
         driver.settle();
         prop_assert!(driver.waiting.is_empty(), "{:?} wait for ever", driver.waiting);
         prop_assert!(driver.in_use.is_empty());
+        prop_assert_eq!(driver.topology.outdated(), 0, "X-84");
     }
 }
 
@@ -315,6 +316,50 @@ fn a_user_waits_for_all_who_came_before() {
     }
 
     assert_eq!(check_ins, 11);
+}
+
+/// The client's own user keeps up one connection, and another user has all others.
+fn full_of_another_user() -> Driver {
+    let mut driver = Driver::new();
+    driver.establish_all();
+    for _ in 1..MAX_POOL_SIZE {
+        driver.check_out(1);
+        driver.establish_all();
+    }
+    assert_eq!((driver.in_use.len(), driver.topology.connections()), (2, MAX_POOL_SIZE));
+    driver
+}
+
+#[test]
+fn an_outdated_connection_is_replaced_where_other_users_fill_the_pool_x_84() {
+    let mut driver = full_of_another_user();
+
+    driver.topology.renew_credential(driver.now);
+    driver.drain();
+    driver.pass(500);
+    driver.establish_all();
+
+    assert_eq!((driver.topology.outdated(), driver.topology.connections()), (0, MAX_POOL_SIZE));
+}
+
+#[test]
+fn a_connection_does_not_go_first_where_only_permits_to_establish_are_taken_x_84() {
+    let mut driver = full_of_another_user();
+    driver.topology.resize(driver.now, PoolSizes::default().max_pool_size(9)).unwrap();
+    driver.max_pool_size = 9;
+    for _ in 0..MAX_CONNECTING {
+        driver.check_out(2);
+    }
+    assert_eq!(driver.pending.len(), MAX_CONNECTING as usize);
+
+    driver.topology.renew_credential(driver.now);
+    driver.drain();
+
+    assert_eq!(driver.topology.outdated(), 1, "there is room for its replacement");
+    driver.establish_all();
+    driver.pass(500);
+    driver.establish_all();
+    assert_eq!(driver.topology.outdated(), 0);
 }
 
 #[test]
