@@ -45,7 +45,8 @@ pub struct PoolOptions {
     /// Whether the next connection to a server that could not take one (SystemOverloadedError, CMAP-50) is created after a
     /// pause, one at a time, until one has been established. Default true.
     pub backoff: Option<bool>,
-    /// Most check-outs that wait at a time; one more fails at once. Default unlimited.
+    /// Most check-outs that wait at a time in a pool, and most that wait for a server; one more fails at once. Default
+    /// unlimited.
     pub max_wait_queue_depth: Option<QueueDepth>,
     /// Which available connection serves next. Default the one returned last.
     pub reuse: Option<Reuse>,

@@ -365,17 +365,21 @@ impl<C> Topology<C> {
         self.outputs.push_back(Output::SelectionFailed { selection, error });
     }
 
-    /// Lets a check-out wait for a server, and asks for checks of all servers meanwhile (SEL-15).
+    /// Lets a check-out wait for a server, and asks for checks of all servers meanwhile (SEL-15). If as many wait as may, it fails
+    ///
     #[cold]
     fn select(&mut self, criteria: &Criteria, request: CheckOutRequest) -> SelectionId {
         let waiter = self.waiter(criteria, request);
         let limit = waiter.limit;
+        let max_wait_queue_depth = self.pool_options.limits().map_or(u32::MAX, |limits| limits.max_wait_queue_depth);
         let selection = self.selections.add(waiter);
         if self.phase == Phase::Closed {
             self.fail_selection(selection, SelectionErrorKind::Closed);
         } else if limit <= self.now {
             // The check would come too late for it.
             self.fail_selection(selection, SelectionErrorKind::Timeout);
+        } else if self.selections.len() > max_wait_queue_depth as usize {
+            self.fail_selection(selection, SelectionErrorKind::WaitQueueFull { max_wait_queue_depth });
         } else if self.selections.len() == 1 {
             // The others have asked for checks, and while they wait one follows the other.
             self.hurry_monitors();

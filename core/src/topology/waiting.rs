@@ -1,4 +1,4 @@
-//! Waiting for a suitable server (SEL-15 to SEL-17, CSOT-4).
+//! Waiting for a suitable server (SEL-15 to SEL-17, CSOT-4), together with at most maxWaitQueueDepth others.
 //!
 //! Check-outs wait in groups, one for each thing that is wanted; in each they wait in the order of their arrival, for at
 //! most serverSelectionTimeoutMS and until their own deadlines. When the servers change, each group is looked at once, and

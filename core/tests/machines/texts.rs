@@ -6,6 +6,7 @@
 //! | a check-out that the rate of new connections held back | `the_rate_of_new_connections_bound` |
 //! | a check-out that a limit of all pools held back | `a_limit_that_pools_share_bound` |
 //! | a check-out that waited for a server first | `a_check_out_says_how_long_its_caller_has_waited` |
+//! | a check-out while too many wait for a server | `too_many_check_outs_that_wait_for_a_server_are_told_with_its_state` |
 //! | a client of another set | `a_wrong_set_name_names_both_sets` |
 //! | a client of several standalone servers | `a_standalone_server_beside_others_says_why_it_was_left_out` |
 //! | a client whose seed has another name in its set | `a_seed_that_its_primary_does_not_name_is_told_beside_the_members` |
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::monitor::Finding;
-use cmap_core::options::{Affinity, PoolOptions, ReadMode, ReadPreference};
+use cmap_core::options::{Affinity, PoolOptions, QueueDepth, ReadMode, ReadPreference};
 use cmap_core::pool::{self, Action, AffinityKey, CheckOutError, CheckOutRequest, Handle, Output as PoolOutput, Pool};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
@@ -189,6 +190,21 @@ fn a_check_out_says_how_long_its_caller_has_waited() {
         let error = client.error.unwrap();
         assert!(error.contains("(a:27017, after 25s; "), "{error}");
     }
+}
+
+#[test]
+fn too_many_check_outs_that_wait_for_a_server_are_told_with_its_state() {
+    let mut client = Client::new(&["a"], |_, options| options.max_wait_queue_depth = Some(QueueDepth::Waiters(1)));
+    for _ in 0..2 {
+        let _ = client.topology.check_out(NOW, CheckOutRequest::default());
+    }
+    client.drain();
+
+    assert_eq!(
+        client.error.unwrap(),
+        "too many check-outs wait for a server already, and maxWaitQueueDepth allows 1: a:27017 is Unknown; try again after a pause, \
+         or raise maxWaitQueueDepth"
+    );
 }
 
 #[test]

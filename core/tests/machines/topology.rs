@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
-use cmap_core::options::{Affinity, ClientOptions, PoolOptions};
+use cmap_core::options::{Affinity, ClientOptions, PoolOptions, QueueDepth};
 use cmap_core::pool::{Action, AffinityKey, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput};
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
 use cmap_core::time::Instant;
@@ -27,7 +27,13 @@ fn options(names: &[&str]) -> TopologyOptions {
 
 /// An open topology of these seeds.
 fn open(options: TopologyOptions) -> Topology<()> {
-    let mut topology = Topology::new(options, PoolOptions::default()).unwrap();
+    open_with(options, |_| {})
+}
+
+fn open_with(options: TopologyOptions, change: impl FnOnce(&mut PoolOptions)) -> Topology<()> {
+    let mut pool_options = PoolOptions::default();
+    change(&mut pool_options);
+    let mut topology = Topology::new(options, pool_options).unwrap();
     topology.open(NOW);
     drain(&mut topology);
     topology
@@ -153,11 +159,7 @@ fn a_check_out_whose_pool_is_cleared_waits_for_a_server_again_and_ends_with_a_co
 
 #[test]
 fn a_check_out_that_waits_on_a_primary_that_steps_down_goes_to_the_next_one() {
-    let mut options = PoolOptions::default();
-    options.max_pool_size = Some(1);
-    let mut set = Topology::new(self::options(&["a", "b", "c"]), options).unwrap();
-    set.open(NOW);
-    drain(&mut set);
+    let mut set = open_with(options(&["a", "b", "c"]), |options| options.max_pool_size = Some(1));
     learn(&mut set, describe("a", ServerType::RsPrimary));
     let _ = set.check_out(NOW, CheckOutRequest::default());
     let (_, connection) = connects(&drain(&mut set))[0];
@@ -214,6 +216,75 @@ fn a_check_out_that_comes_back_ends_when_its_time_is_up() {
     let failed = failed.unwrap();
     assert_eq!(failed.kind, SelectionErrorKind::Timeout);
     assert!(failed.to_string().contains("a:27017 is Unknown (gone)"), "{failed}");
+}
+
+/// A topology that lets two check-outs wait for a server, and two that do.
+fn two_that_may_wait() -> (Topology<()>, [CheckOut; 2]) {
+    let depth = Some(QueueDepth::Waiters(2));
+    let mut topology = open_with(options(&["a", "b", "c"]), |options| options.max_wait_queue_depth = depth);
+    let waiting = [(); 2].map(|()| topology.check_out(NOW, CheckOutRequest::default()).0);
+    drain(&mut topology);
+    (topology, waiting)
+}
+
+/// The selections that failed because too many check-outs wait.
+fn refused(outputs: &[Output<()>]) -> Vec<CheckOut> {
+    let refused = |output: &Output<()>| match output {
+        Output::SelectionFailed { selection, error } => {
+            assert_eq!(error.kind, SelectionErrorKind::WaitQueueFull { max_wait_queue_depth: 2 });
+            assert!(["SystemOverloadedError", "RetryableError"].iter().all(|label| error.has_label(label)));
+            Some(CheckOut::Selecting(*selection))
+        }
+        _ => None,
+    };
+    outputs.iter().filter_map(refused).collect()
+}
+
+#[test]
+fn one_check_out_more_than_may_wait_for_a_server_fails_at_once_x_80() {
+    let (mut topology, _) = two_that_may_wait();
+
+    let criteria = Criteria { selector: ServerSelector::AnyOf([address("c")].into()), ..Criteria::default() };
+    let (one_more, _) = topology.check_out_for(NOW, &criteria, CheckOutRequest::default());
+
+    assert_eq!(refused(&drain(&mut topology)), [one_more]);
+    assert_eq!(topology.selecting(), 2);
+}
+
+#[test]
+fn all_who_may_wait_for_a_server_go_on_when_there_is_one_x_80() {
+    let (mut topology, _) = two_that_may_wait();
+
+    let outputs = learn(&mut topology, describe("a", ServerType::RsPrimary));
+
+    assert_eq!(connects(&outputs).len(), 2);
+    assert_eq!((topology.selecting(), topology.stats().counts.waiting), (0, 2));
+}
+
+#[test]
+fn a_check_out_that_is_given_up_lets_another_one_wait_for_a_server_x_80() {
+    let (mut topology, [first, _]) = two_that_may_wait();
+    let _ = topology.cancel_check_out(NOW, first);
+
+    let _ = topology.check_out(NOW, CheckOutRequest::default());
+
+    assert!(refused(&drain(&mut topology)).is_empty());
+}
+
+#[test]
+fn check_outs_that_come_back_from_a_pool_are_not_refused_but_newcomers_are_x_80() {
+    let (mut topology, _) = two_that_may_wait();
+    learn(&mut topology, describe("a", ServerType::RsPrimary));
+    let criteria = Criteria { selector: ServerSelector::AnyOf([address("c")].into()), ..Criteria::default() };
+    let _ = topology.check_out_for(NOW, &criteria, CheckOutRequest::default());
+
+    let failure = Finding::Failure { fault: Fault::Network, cause: Cause::new("gone") };
+    let primary = id(&topology, "a");
+    topology.handle_check(NOW, primary, failure).unwrap();
+    assert_eq!((refused(&drain(&mut topology)), topology.selecting()), (vec![], 3));
+    let (newcomer, _) = topology.check_out(NOW, CheckOutRequest::default());
+
+    assert_eq!(refused(&drain(&mut topology)), [newcomer]);
 }
 
 #[test]
@@ -314,11 +385,7 @@ fn operations_go_to_the_less_busy_router_sel_3() {
 
 #[test]
 fn a_key_goes_to_the_server_that_has_its_connection_however_busy_x_88() {
-    let mut pool_options = PoolOptions::default();
-    pool_options.affinity = Some(Affinity::Prefer);
-    let mut topology = Topology::new(options(&["a", "b"]), pool_options).unwrap();
-    topology.open(NOW);
-    drain(&mut topology);
+    let mut topology = open_with(options(&["a", "b"]), |options| options.affinity = Some(Affinity::Prefer));
     learn(&mut topology, describe("a", ServerType::Mongos));
     learn(&mut topology, describe("b", ServerType::Mongos));
     let mut request = CheckOutRequest::default();
@@ -496,12 +563,14 @@ proptest! {
     #[test]
     fn every_check_out_ends_once_whatever_the_servers_say(
         replica_set in any::<bool>(),
+        depth in prop::option::of(1..4_u32),
         happenings in prop::collection::vec(happening(), 0..60),
     ) {
         let mut options = options(&["a", "b", "c"]);
         options.replica_set = replica_set.then(|| "rs".into());
         let mut pool_options = PoolOptions::default();
         pool_options.max_pool_size = Some(2);
+        pool_options.max_wait_queue_depth = depth.map(QueueDepth::Waiters);
         let mut topology = Topology::<()>::new(options, pool_options).unwrap();
         let mut now = NOW;
         topology.open(now);

@@ -306,15 +306,18 @@ impl CheckOutError {
     pub fn has_label(&self, label: &str) -> bool {
         match self {
             Self::Pool(error) => error.has_label(label),
-            Self::Selection(_) | Self::NoAffinity | Self::RuntimeGone(_) => false,
+            Self::Selection(error) => error.has_label(label),
+            Self::NoAffinity | Self::RuntimeGone(_) => false,
         }
     }
 
-    /// Whether a retry makes sense: after a clear (CMAP-55), and after the refusal of an overloaded server (CMAP-50).
+    /// Whether a retry makes sense: after a clear (CMAP-55), after the refusal of an overloaded server (CMAP-50), and where too many
+    /// waited.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Pool(error) => error.is_retryable(),
-            Self::Selection(_) | Self::NoAffinity | Self::RuntimeGone(_) => false,
+            Self::Selection(error) => error.has_label(RETRYABLE_ERROR),
+            Self::NoAffinity | Self::RuntimeGone(_) => false,
         }
     }
 }

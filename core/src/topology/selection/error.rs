@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::server_selector::ServerSelector;
 use super::staleness::MaxStalenessError;
+use crate::connection::{RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};
 use crate::error_text::readable_debug;
 use crate::monitor::{ServerDescription, ServerType};
 use crate::options::ReadMode;
@@ -53,6 +54,12 @@ pub enum SelectionErrorKind {
     Closed,
     /// The process was forked: the callers that waited are in the parent.
     Forked,
+    /// As many check-outs waited for a server already as the option maxWaitQueueDepth allows. It may be tried again, after
+    /// a pause.
+    WaitQueueFull {
+        /// How many check-outs may wait.
+        max_wait_queue_depth: u32,
+    },
 }
 
 impl SelectionError {
@@ -64,6 +71,12 @@ impl SelectionError {
         waited: Duration,
     ) -> Self {
         Self { kind, selector, topology, waited }
+    }
+
+    /// Whether the error carries this label: both labels of an overload, where too many waited.
+    pub fn has_label(&self, label: &str) -> bool {
+        let is_overload = matches!(self.kind, SelectionErrorKind::WaitQueueFull { .. });
+        is_overload && [SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR].contains(&label)
     }
 
     /// The error without the state of the servers, for a log record that describes them by itself (SEL-42).
@@ -117,15 +130,12 @@ impl SelectionError {
 
 impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, selector, topology, waited } = self;
+        let Self { kind, selector, topology, .. } = self;
         match kind {
-            SelectionErrorKind::Timeout => {
-                write!(
-                    f,
-                    "no server became suitable for {selector} within {waited:?}: {}; {}",
-                    States(topology),
-                    self.advice()
-                )
+            SelectionErrorKind::Timeout => write!(f, "{}: {}; {}", Briefly(self), States(topology), self.advice()),
+            SelectionErrorKind::WaitQueueFull { .. } => {
+                let advice = "try again after a pause, or raise maxWaitQueueDepth";
+                write!(f, "{}: {}; {advice}", Briefly(self), States(topology))
             }
             SelectionErrorKind::Incompatible(text) => write!(f, "no server was selected for {selector}: {text}"),
             SelectionErrorKind::MaxStaleness(error) => write!(f, "no server was selected for {selector}: {error}"),
@@ -151,10 +161,18 @@ struct Briefly<'a>(&'a SelectionError);
 impl fmt::Display for Briefly<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SelectionError { kind, selector, waited, .. } = self.0;
-        if *kind == SelectionErrorKind::Timeout {
-            return write!(f, "no server became suitable for {selector} within {waited:?}");
+        match kind {
+            SelectionErrorKind::Timeout => write!(f, "no server became suitable for {selector} within {waited:?}"),
+            SelectionErrorKind::WaitQueueFull { max_wait_queue_depth: depth } => {
+                write!(f, "too many check-outs wait for a server already, and maxWaitQueueDepth allows {depth}")
+            }
+            SelectionErrorKind::Incompatible(_)
+            | SelectionErrorKind::MaxStaleness(_)
+            | SelectionErrorKind::ServerLeft
+            | SelectionErrorKind::UnknownIdentity(_)
+            | SelectionErrorKind::Closed
+            | SelectionErrorKind::Forked => self.0.fmt(f),
         }
-        self.0.fmt(f)
     }
 }
 

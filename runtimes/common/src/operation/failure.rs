@@ -17,7 +17,9 @@ use crate::error::{CheckOutError, CommandError, CommandErrorKind};
 /// A check-out failed: no command was sent.
 pub(super) fn of_check_out(error: CheckOutError) -> Failed {
     let (kind, labels, address) = match &error {
-        CheckOutError::Selection(error) => (of_selection(&error.kind), Labels::default(), None),
+        CheckOutError::Selection(error) => {
+            (of_selection(&error.kind), Labels::of(|label| error.has_label(label)), None)
+        }
         CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) => (FailureKind::Client, Labels::default(), None),
         CheckOutError::Pool(error) => {
             let address = Some(Arc::clone(&error.address));
@@ -48,7 +50,9 @@ fn of_selection(kind: &SelectionErrorKind) -> FailureKind {
         SelectionErrorKind::Closed
         | SelectionErrorKind::Incompatible(_)
         | SelectionErrorKind::MaxStaleness(_)
-        | SelectionErrorKind::UnknownIdentity(_) => FailureKind::Client,
+        | SelectionErrorKind::UnknownIdentity(_)
+        // X-80, as of a pool.
+        | SelectionErrorKind::WaitQueueFull { .. } => FailureKind::Client,
         SelectionErrorKind::Timeout | SelectionErrorKind::ServerLeft | SelectionErrorKind::Forked | _ => {
             FailureKind::Selection
         }

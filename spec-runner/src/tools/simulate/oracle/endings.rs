@@ -69,6 +69,10 @@ impl Oracle {
             SelectionErrorKind::Timeout => waiter.end_of_selection() <= now,
             SelectionErrorKind::UnknownIdentity(identity) => self.identities.is_removed(*identity),
             SelectionErrorKind::Closed => self.is_closed,
+            SelectionErrorKind::WaitQueueFull { .. } => {
+                let selecting = self.waiting.iter().filter(|waiter| matches!(waiter.check_out, CheckOut::Selecting(_)));
+                self.patience.max_wait_queue_depth.is_some_and(|depth| selecting.count() > depth as usize)
+            }
             SelectionErrorKind::Incompatible(_)
             | SelectionErrorKind::MaxStaleness(_)
             | SelectionErrorKind::ServerLeft
