@@ -44,7 +44,7 @@ prop_state_machine! {
 
 #[test]
 fn cases_reach_what_they_are_meant_to_test() {
-    for reach in [Reach::of::<false>(2000), Reach::of::<true>(2000)] {
-        assert_eq!(reach.missed(), [], "each was met too rarely in two thousand cases");
+    for reach in [Reach::of::<false>(2500), Reach::of::<true>(2500)] {
+        assert_eq!(reach.missed(), [], "each was met too rarely in 2,500 cases");
     }
 }

@@ -14,7 +14,8 @@ use super::bonds::{AffinityKey, Bond, Bonds};
 use super::connections::{Slot, Stage};
 use super::event::ConnectionClosedReason;
 use super::list::{Key, NIL};
-use super::output::{Action, Delivery, Output};
+use super::output::{Action, Output};
+use super::settle::Due;
 use super::timer::{Timeout, TimeoutReason};
 use super::wait_queue::CheckOutRequest;
 use crate::options::Affinity;
@@ -40,7 +41,7 @@ impl<C> Pool<C> {
         self.advance(now);
         if let Some(affinity) = &mut self.affinity {
             affinity.unbind(key);
-            self.serve();
+            self.settle(Due::Queue);
         }
     }
 
@@ -110,32 +111,31 @@ impl<C> Pool<C> {
         self.affinity.as_ref().is_some_and(|affinity| affinity.loyal > 0)
     }
 
-    /// As [`serve_arrival`](Self::serve_arrival) in a pool with affinity.
-    pub(super) fn serve_arrival_by_key(&mut self, check_out: Key, request: CheckOutRequest) -> Option<Delivery<C>> {
+    /// A check-out joins the queue, or those that wait for the connection of its key. One whose key's connection can be delivered gets it at
+    /// once, however many wait.
+    pub(super) fn arrive(&mut self, check_out: Key, request: CheckOutRequest) -> Due {
         match self.own_of(&request) {
-            Own::Ready(connection) => {
-                self.release(connection);
-                return self.take_for(connection, check_out);
-            }
+            Own::Ready(connection) => self.deliver(connection, check_out),
             Own::Unchecked(connection) => {
                 self.begin_check(connection);
                 self.wait_for(connection, check_out, request);
-                // A connection that was held back may be due.
-                self.serve();
             }
-            Own::Busy(connection) => {
-                self.wait_for(connection, check_out, request);
-                // It may have been checked for somebody in the queue.
-                self.serve();
-            }
+            Own::Busy(connection) => self.wait_for(connection, check_out, request),
             Own::Perished(connection, reason) => {
                 self.close_connection(connection, reason);
-                self.serve();
-                return self.serve_arrival_by_choice(check_out, request);
+                return self.join_queue(check_out, request);
             }
-            Own::None => return self.serve_arrival_by_choice(check_out, request),
+            Own::None => return self.join_queue(check_out, request),
         }
-        None
+        Due::Queue
+    }
+
+    fn join_queue(&mut self, check_out: Key, request: CheckOutRequest) -> Due {
+        if let Some(affinity) = &mut self.affinity {
+            affinity.note_key(check_out, request.affinity);
+        }
+        self.wait_queue.enqueue(check_out, request.deadline, self.limits.wait_queue_timeout);
+        Due::Arrival
     }
 
     /// The available connection for the head of the queue: that of its key, otherwise the least shared one for a key, and
@@ -153,15 +153,13 @@ impl<C> Pool<C> {
         }
     }
 
-    /// The head of the queue gets an available connection, which is its key's from now on.
-    pub(super) fn take_bound(&mut self, connection: Key, check_out: Key) -> Option<Delivery<C>> {
+    /// The key of a check-out that waited, if it has one, is bound to the connection that it gets.
+    pub(super) fn bind(&mut self, connection: Key, check_out: Key) {
         if let Some(affinity) = &mut self.affinity
             && let Some(key) = affinity.key_of(check_out)
         {
             affinity.bind(key, connection);
         }
-        self.release(connection);
-        self.take_for(connection, check_out)
     }
 
     /// Lends a held connection to the head of the queue, where nothing else serves it and none can be created. Returns
@@ -179,10 +177,8 @@ impl<C> Pool<C> {
         } else if self.needs_check(hottest) {
             self.begin_check(hottest);
         } else {
-            self.release(hottest);
             self.leave_queue(head);
-            let delivery = self.take_for(hottest, head);
-            self.outputs.extend(delivery.map(Output::from));
+            self.deliver(hottest, head);
         }
         true
     }
@@ -193,8 +189,8 @@ impl<C> Pool<C> {
         let Some(affinity) = &self.affinity else { return };
         let Some(waiter) = affinity.first_loyal(connection) else { return };
         self.leave_loyal(waiter);
-        let delivery = self.take_bound(connection, waiter);
-        self.outputs.extend(delivery.map(Output::from));
+        self.bind(connection, waiter);
+        self.deliver(connection, waiter);
     }
 
     /// A refreshed connection is available in its old place: it goes to the first check-out that is loyal to it, or is held
@@ -209,14 +205,6 @@ impl<C> Pool<C> {
             affinity.holds.until = affinity.holds.until.min(end_of_hold);
             self.serve_loyal(connection);
         }
-    }
-
-    /// As [`serve_with`](Self::serve_with), in a pool with affinity.
-    #[cold]
-    pub(super) fn serve_with_affinity(&mut self, connection: Key, socket: C) {
-        self.put_hottest(self.now, connection, socket);
-        self.serve_loyal(connection);
-        self.serve();
     }
 
     /// A check-out that waits for the connection of its key does so no more.
@@ -277,7 +265,7 @@ impl<C> Pool<C> {
             affinity.holds.until = first.min(self.now.after(time));
         }
         if has_ended {
-            self.serve();
+            self.settle(Due::Queue);
         }
     }
 
@@ -291,14 +279,6 @@ impl<C> Pool<C> {
     pub(super) fn hold_timeout(&self) -> Option<Timeout> {
         let (_, end) = self.next_hold().filter(|&(_, end)| end != Instant::END)?;
         Some(Timeout { at: end.max(self.now), reason: TimeoutReason::Hold })
-    }
-
-    /// Connections were closed. There is room for others, which somebody may wait for though they were held.
-    pub(super) fn serve_in_place_of_held(&mut self) {
-        if self.affinity.is_some() {
-            self.serve();
-            self.create_held_back();
-        }
     }
 
     /// Whether keys, connections and those who wait agree.
@@ -321,9 +301,6 @@ impl<C> Pool<C> {
         };
         if bound != affinity.keys.len() || !affinity.keys.iter().all(is_bound) {
             return Err("a key and its connection do not know each other");
-        }
-        if affinity.recent.iter().any(|(key, connection)| affinity.keys.get(&key) != Some(&connection)) {
-            return Err("a recent key has another connection than it has");
         }
         let mut loyal = 0;
         for (connection, bond) in bonds() {

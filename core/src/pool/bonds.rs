@@ -1,7 +1,7 @@
 //! Keys, the connections that they are bound to, and the check-outs that wait for these.
 //!
 //! A key is in an ordered map, and in the list of its connection's keys. Both change only when a key is bound or let go of:
-//! a pair of a key that finds its connection looks it up once, mostly among the [recent](RecentKeys) ones, and allocates nothing.
+//! a pair of a key that finds its connection looks it up once, and allocates nothing.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use super::connections::Connections;
 use super::list::{Key, List, NIL};
-use super::recent_keys::RecentKeys;
 use super::wait_queue::WAITERS;
 use crate::options::Limits;
 use crate::time::Instant;
@@ -28,8 +27,6 @@ pub(super) const MOST_KEYS: usize = 128;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Bonds {
     pub(super) keys: BTreeMap<AffinityKey, Key>,
-    #[serde(skip)]
-    pub(super) recent: RecentKeys,
     /// By connection.
     pub(super) bonds: Vec<Bond>,
     #[serde(skip)]
@@ -89,29 +86,13 @@ impl Bonds {
         if bond.keys.len() >= MOST_KEYS {
             let oldest = bond.keys.remove(0);
             self.keys.remove(&oldest);
-            self.recent.remove(oldest);
         }
         bond.keys.push(key);
         self.keys.insert(key, connection);
-        self.recent.set(key, connection);
-    }
-
-    /// The connection of a key.
-    #[inline(always)]
-    pub(super) fn connection_of(&mut self, key: AffinityKey) -> Option<Key> {
-        self.recent.get(key).or_else(|| self.search(key))
-    }
-
-    #[cold]
-    fn search(&mut self, key: AffinityKey) -> Option<Key> {
-        let connection = *self.keys.get(&key)?;
-        self.recent.set(key, connection);
-        Some(connection)
     }
 
     pub(super) fn unbind(&mut self, key: AffinityKey) {
         let Some(connection) = self.keys.remove(&key) else { return };
-        self.recent.remove(key);
         let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
         bond.keys.retain(|&bound| bound != key);
     }
@@ -120,7 +101,6 @@ impl Bonds {
         let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
         for key in core::mem::take(&mut bond.keys) {
             self.keys.remove(&key);
-            self.recent.remove(key);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::connections::{Perished, Stage};
 use super::event::{ConnectionClosedReason, Event};
 use super::list::Key;
+use super::settle::Due;
 use super::{Action, ApiMisuse, CheckedIn, Condition, Handle, Output, Pool, PoolState, Purpose, Refused};
 use crate::time::Instant;
 
@@ -60,29 +61,26 @@ impl<C> Pool<C> {
             self.connections.set_purpose(key, Purpose::Other);
         }
         let reason = match (condition, perished) {
-            _ if self.state == PoolState::Closed => ConnectionClosedReason::PoolClosed,
-            (_, Some(Perished::Interrupted)) => ConnectionClosedReason::Stale,
-            (Condition::Errored, _) | (_, Some(Perished::PeerClosed)) => ConnectionClosedReason::Error,
-            (Condition::Usable, None) if is_stale => ConnectionClosedReason::Stale,
-            (Condition::Usable, None) if self.is_given_up() => ConnectionClosedReason::Surplus,
-            (Condition::Usable, None) if retires => ConnectionClosedReason::Idle,
-            (Condition::Usable, None) if self.affinity.is_some() => {
-                self.serve_with_affinity(key, socket);
-                let delivery = if was_drained { self.take_back_last_delivery() } else { None };
-                return Ok(delivery.map_or(CheckedIn::Done, CheckedIn::Delivered));
-            }
-            (Condition::Usable, None) if self.wait_queue.len() > 0 => {
-                let delivery = self.serve_with(connection, socket);
-                let delivery = self.return_or_queue(was_drained, delivery);
-                return Ok(delivery.map_or(CheckedIn::Done, CheckedIn::Delivered));
-            }
-            (Condition::Usable, None) => {
-                self.put_hottest(self.now, key, socket);
-                return Ok(CheckedIn::Done);
-            }
+            _ if self.state == PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
+            (_, Some(Perished::Interrupted)) => Some(ConnectionClosedReason::Stale),
+            (Condition::Errored, _) | (_, Some(Perished::PeerClosed)) => Some(ConnectionClosedReason::Error),
+            (Condition::Usable, None) if is_stale => Some(ConnectionClosedReason::Stale),
+            (Condition::Usable, None) if self.is_given_up() => Some(ConnectionClosedReason::Surplus),
+            (Condition::Usable, None) => retires.then_some(ConnectionClosedReason::Idle),
         };
-        self.close_checked_in(key, connection, socket, reason);
-        Ok(CheckedIn::Done)
+        match reason {
+            None => {
+                self.put_hottest(self.now, key, socket);
+                self.serve_loyal(key);
+            }
+            Some(reason) => {
+                self.forget(key, reason, None);
+                self.note_last_use();
+                self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+            }
+        }
+        self.settle(Due::Queue);
+        Ok(self.take_back_delivery(was_drained, |_| true).map_or(CheckedIn::Done, CheckedIn::Delivered))
     }
 
     /// Reports the check-in, records the use, and says whether the connection's life ends with it. Out of line: most pools do
@@ -92,14 +90,5 @@ impl<C> Pool<C> {
         self.record_use(key);
         self.emit(|| Event::ConnectionCheckedIn { connection_id: connection.id });
         self.ends_life_at_check_in(key)
-    }
-
-    /// Closes a connection that came back and must not be used again; waiters may be served in its place.
-    #[cold]
-    fn close_checked_in(&mut self, key: Key, connection: Handle, socket: C, reason: ConnectionClosedReason) {
-        self.forget(key, reason, None);
-        self.note_last_use();
-        self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
-        self.serve();
     }
 }

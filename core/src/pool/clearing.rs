@@ -4,6 +4,7 @@ use super::connections::Stage;
 use super::error::{Cause, CheckOutErrorKind};
 use super::event::{ConnectionClosedReason, Event};
 use super::output::{Action, Output};
+use super::settle::Due;
 use super::state::{PoolCall, PoolState};
 use super::{Clear, Handle, Pool, Purpose};
 use crate::service_id::ServiceId;
@@ -156,12 +157,10 @@ impl<C> Pool<C> {
         }
         self.abandon_in_use();
         self.prune();
-        if self.limits.profile.pauses() {
-            self.evict_waiters();
-        } else {
+        if !self.limits.profile.pauses() {
             self.fail_waiters(&CheckOutErrorKind::PoolCleared { cause: cause.clone() });
         }
-        self.serve();
+        self.settle(Due::Queue);
     }
 
     /// Gives up the connections in use, whose users exist in the parent process only: they count as checked in and

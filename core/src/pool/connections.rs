@@ -271,18 +271,6 @@ impl<C> Connections<C> {
         }
     }
 
-    /// A connection in use belongs to another check-out from now on.
-    #[inline]
-    pub(crate) fn pass_on(&mut self, generations: &mut Generations, key: Key, heir: Key) {
-        let slot = &mut self.slots[key as usize];
-        if let Stage::InUse { check_out, .. } = &mut slot.stage {
-            *check_out = heir;
-        }
-        if slot.service.is_some() {
-            self.renew_in_service_list(generations, key);
-        }
-    }
-
     /// A connection in use has another purpose from now on.
     pub(crate) fn set_purpose(&mut self, key: Key, new: Purpose) {
         if let Stage::InUse { purpose, .. } = &mut self.slot_mut(key).stage {
@@ -427,14 +415,6 @@ impl<C> Connections<C> {
             service.available.remove(&mut self.slots, key);
             service.occupied.push_back(&mut self.slots, key);
         }
-    }
-
-    /// An occupied connection of a service becomes the newest of that service.
-    #[cold]
-    fn renew_in_service_list(&mut self, generations: &mut Generations, key: Key) {
-        let Some(service) = self.slot(key).service.and_then(|id| generations.service_mut(id)) else { return };
-        service.occupied.remove(&mut self.slots, key);
-        service.occupied.push_back(&mut self.slots, key);
     }
 
     /// Takes a connection out of the lists that its state puts it in.

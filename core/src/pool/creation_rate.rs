@@ -41,22 +41,6 @@ impl<C> Pool<C> {
         is_needed.then(|| Timeout { at: paused_until.max(spent_until).max(self.now), reason })
     }
 
-    /// Whether a connection that was held back may be created now, for a waiter behind the head of the queue.
-    #[inline]
-    pub(super) fn is_creation_due(&self) -> bool {
-        self.restrained && self.may_create() && self.wait_queue.len() > self.connections.pending + self.checks() + 1
-    }
-
-    /// Creates the connections that were held back until now.
-    pub(super) fn create_held_back(&mut self) {
-        while self.has_permit()
-            && self.creation_timeout().is_some_and(|timeout| timeout.at <= self.now)
-            && let Some(origin) = self.wait_queue.next_origin()
-        {
-            self.create_for(origin);
-        }
-    }
-
     /// A connection was created: it takes a token.
     pub(super) fn take_token(&mut self) {
         let interval = self.limits.creation_interval;

@@ -17,7 +17,7 @@ impl<C> Pool<C> {
         let latest = self.now.max(now);
         if !self.attention.fast_check_out
             || request.deadline.is_some_and(|deadline| deadline <= latest)
-            || !self.can_serve_arrival(latest)
+            || !self.can_deliver_hottest(latest)
         {
             return None;
         }
@@ -65,21 +65,16 @@ impl<C> Pool<C> {
         may_be_used.then_some(check_out)
     }
 
-    /// Whether a check-out that arrives at `now` is next, and the available connection that was returned last can be
-    /// delivered as it is.
+    /// Whether nobody waits, and the available connection that was returned last can be delivered at `now` as it is.
     #[inline(always)]
-    pub(super) fn can_serve_arrival(&self, now: Instant) -> bool {
+    fn can_deliver_hottest(&self, now: Instant) -> bool {
         // No closure, so that all of it is inlined.
         match self.connections.available.back() {
-            Some(hottest) => self.wait_queue.len() == 0 && self.can_deliver(hottest, now),
-            None => false,
+            Some(hottest) if self.wait_queue.len() == 0 => {
+                let slot = self.connections.slot(hottest);
+                slot.idle_time_if_deliverable(now, &self.generations, &self.limits).is_some()
+            }
+            _ => false,
         }
-    }
-
-    /// Whether an available connection can be delivered at `now` as it is.
-    #[inline(always)]
-    pub(super) fn can_deliver(&self, key: Key, now: Instant) -> bool {
-        let slot = self.connections.slot(key);
-        slot.idle_time_if_deliverable(now, &self.generations, &self.limits).is_some()
     }
 }

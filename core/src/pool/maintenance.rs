@@ -37,13 +37,15 @@ impl<C> Pool<C> {
         Timeout::earlier(populate, prune)
     }
 
-    /// One run: prunes, then populates. It does what can be done now and ends (CMAP-47).
-    pub(super) fn maintain(&mut self) {
-        self.last_maintenance = Some(self.now);
-        self.population_failed = false;
-        self.prune();
-        self.serve_in_place_of_held();
-        self.populate();
+    /// Begins a run, if one is due: prunes. The pool populates next. It does what can be done now and ends (CMAP-47).
+    pub(super) fn begin_maintenance(&mut self) -> bool {
+        let is_due = self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now);
+        if is_due {
+            self.last_maintenance = Some(self.now);
+            self.population_failed = false;
+            self.prune();
+        }
+        is_due
     }
 
     /// Closes available connections that perished (CMAP-47), from the coldest on.

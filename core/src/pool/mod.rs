@@ -4,17 +4,18 @@
 //! |---|---|
 //! | `mod` | the pool's public interface: calls in, outputs out |
 //! | `state` | the states of pools and connections, and every transition |
-//! | `fast_path`, `hand_off` | the check-outs and check-ins that meet no obstacle; those that wait for one another |
-//! | `serving` | which waiter gets which connection, and when one is created |
+//! | `fast_path` | the check-outs and check-ins that meet no obstacle |
+//! | `settle` | what follows from a call, in one order |
+//! | `selection`, `delivery` | which available connection serves next; how it gets to a check-out, and back |
+//! | `establishing`, `failing` | connections that are being established; check-outs that end without one |
 //! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
 //! | `backoff`, `creation_rate` | the pause before the next connection to an overloaded server; the limit of new connections per second |
 //! | `retirement` | connections whose life is over |
-//! | `affinity`, `bonds`, `recent_keys` | keys that keep their connections |
+//! | `affinity`, `bonds` | keys that keep their connections |
 //! | `refresh` | connections that are kept alive between their uses |
 //! | `resume` | what becomes of idle connections when the machine was suspended |
 //! | `rotation` | a new credential |
-//! | `reuse` | which available connection serves next |
 //! | `maintenance` | pruning and populating |
 //! | `warm_up` | connections that are established before anybody needs them |
 //! | `resize` | limits that change while the pool runs |
@@ -38,8 +39,11 @@ mod check_in;
 mod clearing;
 mod connections;
 mod creation_rate;
+mod delivery;
 mod error;
+mod establishing;
 mod event;
+mod failing;
 mod fast_path;
 mod generation;
 mod handle;
@@ -53,14 +57,13 @@ mod maintenance;
 mod output;
 mod phases;
 mod queries;
-mod recent_keys;
 mod refresh;
 mod resize;
 mod resume;
 mod retirement;
-mod reuse;
 mod rotation;
-mod serving;
+mod selection;
+mod settle;
 mod share;
 mod snapshot;
 pub(crate) mod state;
@@ -87,6 +90,7 @@ use self::host_timeout::HostUse;
 use self::list::Key;
 use self::refresh::Refresh;
 use self::retirement::Retirement;
+use self::settle::Due;
 pub(crate) use self::share::NextPermit;
 use self::share::{Attention, Share};
 use self::state::PoolCall;
@@ -286,8 +290,10 @@ impl<C> Pool<C> {
                 self.fail(key, CheckOutErrorKind::WaitQueueFull { max_wait_queue_depth });
             }
             PoolState::Ready => {
-                let delivery = self.serve_arrival(key, request);
-                return (check_out, self.return_or_queue(was_drained, delivery));
+                let due = self.arrive(key, request);
+                self.settle(due);
+                self.note_waiting();
+                return (check_out, self.take_back_delivery(was_drained, |id| id == check_out));
             }
         }
         (check_out, None)
@@ -355,8 +361,7 @@ impl<C> Pool<C> {
             if clear.interrupt_in_use_connections {
                 self.interrupt(clear.service_id, &clear.cause);
             }
-            self.evict_waiters();
-            self.serve();
+            self.settle(Due::Queue);
         }
         Ok(())
     }
@@ -370,7 +375,7 @@ impl<C> Pool<C> {
             self.renew_attention();
             self.close_available();
             self.emit(|| Event::PoolClosed);
-            self.evict_waiters();
+            self.settle(Due::Queue);
         }
     }
 
@@ -412,7 +417,7 @@ impl<C> Pool<C> {
         if self.limits.load_balanced && self.connections.slot(key).service.is_none() {
             return Err(Refused { misuse: ApiMisuse::ServiceUnknown, socket });
         }
-        self.settle(key, connection, socket);
+        self.establish(key, connection, socket);
         Ok(())
     }
 
@@ -473,7 +478,7 @@ impl<C> Pool<C> {
         match &mut self.connections.slot_mut(key).stage {
             Stage::Available { .. } => {
                 self.close_connection(key, ConnectionClosedReason::Error);
-                self.serve();
+                self.settle(Due::Queue);
             }
             Stage::Checking { .. } => self.finish_check(key, false),
             Stage::InUse { perished, .. } => {
@@ -485,6 +490,26 @@ impl<C> Pool<C> {
         Ok(())
     }
 
+    /// The driver has checked a connection that was idle for long.
+    pub(super) fn finish_check(&mut self, key: Key, alive: bool) {
+        let reason = match self.state {
+            PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
+            _ if !alive => Some(ConnectionClosedReason::Error),
+            _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
+            PoolState::Paused | PoolState::Ready => self.superfluous(),
+        };
+        match reason {
+            Some(reason) => self.close_connection(key, reason),
+            // It counts as returned just now: the list of available connections stays in the order of their return.
+            None => {
+                self.connections.pass_check(&mut self.generations, key, self.now);
+                self.note_return_from_check(key);
+                self.serve_loyal(key);
+            }
+        }
+        self.settle(Due::Spare);
+    }
+
     // Shared by the parts of the machine.
 
     /// Moves the clock forward and fails the check-outs whose time is up.
@@ -494,16 +519,6 @@ impl<C> Pool<C> {
         if self.wait_queue.next_deadline().is_some_and(|at| at <= self.now) {
             self.fail_overdue();
         }
-    }
-
-    /// A delivery that a call led to at once: returned to its caller, unless outputs had been queued before.
-    #[inline]
-    fn return_or_queue(&mut self, was_drained: bool, delivery: Option<Delivery<C>>) -> Option<Delivery<C>> {
-        if was_drained {
-            return delivery;
-        }
-        self.outputs.extend(delivery.map(Output::from));
-        None
     }
 
     #[inline]

@@ -19,6 +19,7 @@ use super::connections::Stage;
 use super::event::ConnectionClosedReason;
 use super::list::Key;
 use super::output::{Action, Output};
+use super::settle::Due;
 use super::state::PoolState;
 use super::timer::{Timeout, TimeoutReason};
 use super::{ApiMisuse, Handle, Pool, Refused};
@@ -98,10 +99,7 @@ impl<C> Pool<C> {
             self.watch_refreshed(key);
             self.return_to_keys(key);
         }
-        self.serve();
-        // Waiters may leave a connection that is held for its keys.
-        self.close_surplus();
-        self.retire();
+        self.settle(Due::Spare);
         Ok(())
     }
 
@@ -119,7 +117,7 @@ impl<C> Pool<C> {
                 PoolState::Paused | PoolState::Ready => ConnectionClosedReason::Error,
             };
             self.forget(key, reason, None);
-            self.serve();
+            self.settle(Due::Queue);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 
 use super::Pool;
 use super::event::ConnectionClosedReason;
-use super::state::PoolState;
+use super::settle::Due;
 use crate::options::{PoolLimits, PoolOptionsError};
 use crate::time::Instant;
 
@@ -24,13 +24,9 @@ impl<C> Pool<C> {
         *self.options = options;
         self.convert_tokens(interval);
         self.note_restraint();
-        if self.state != PoolState::Closed {
-            self.close_surplus();
-        }
         self.renew_attention();
-        self.serve();
         self.refuse_warm_ups();
-        self.warm();
+        self.settle(Due::Spare);
         Ok(())
     }
 

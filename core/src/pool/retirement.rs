@@ -20,6 +20,7 @@ use super::Pool;
 use super::connections::Stage;
 use super::event::ConnectionClosedReason;
 use super::list::Key;
+use super::settle::Due;
 use super::state::PoolState;
 use super::timer::{Timeout, TimeoutReason};
 use crate::options::Limits;
@@ -121,7 +122,7 @@ impl<C> Pool<C> {
             retirement.set(key, Life { ends_at: ends_at.min(at), uses });
         }
         self.renew_attention();
-        self.retire();
+        self.settle(Due::Spare);
     }
 
     /// A connection was established: its life begins. With a credential that has been replaced since, it has ended as well
@@ -172,10 +173,10 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Retires the available connections whose lives are over, as far as minPoolSize allows.
-    pub(super) fn retire(&mut self) {
+    /// Retires the available connections whose lives are over, as far as minPoolSize allows. Returns whether there were any.
+    pub(super) fn retire(&mut self) -> bool {
         if self.retirement.is_none() || self.state != PoolState::Ready {
-            return;
+            return false;
         }
         let (mut next, before) = (None, self.connections.total());
         while let Some(End { at, key }) = self.next_end(next).filter(|end| end.at <= self.now) {
@@ -189,9 +190,7 @@ impl<C> Pool<C> {
                 next = Some(End { at, key: key.saturating_add(1) });
             }
         }
-        if self.connections.total() < before {
-            self.serve_in_place_of_held();
-        }
+        self.connections.total() < before
     }
 
     /// When the next life ends.

@@ -13,6 +13,7 @@ use super::connections::{Slot, Stage};
 use super::event::ConnectionClosedReason;
 use super::handle::{ConnectionId, Handle};
 use super::list::Key;
+use super::settle::Due;
 use super::state::PoolState;
 use super::wait_queue::WaitQueue;
 use crate::connection::EstablishError;
@@ -27,7 +28,7 @@ impl<C> Pool<C> {
             self.outdated_until = ConnectionId(self.connections.created());
             self.retire_all(now, Duration::ZERO);
             if core::mem::take(&mut self.population_failed) {
-                self.populate();
+                self.settle(Due::Permit);
             }
         }
     }
@@ -63,8 +64,7 @@ impl<C> Pool<C> {
             Some(origin) if !self.may_create() => self.defer(origin),
             origin => self.replace_for(origin),
         }
-        self.serve();
-        self.populate();
+        self.settle(Due::Permit);
     }
 
     /// An origin whose connection is gone takes over that of the last origin: they are the front part of the queue.

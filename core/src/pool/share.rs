@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Pool;
 use super::event::ConnectionClosedReason;
+use super::settle::Due;
 use super::state::PoolState;
 use crate::time::Instant;
 
@@ -113,7 +114,7 @@ impl<C> Pool<C> {
     pub(crate) fn spend_permit(&mut self, now: Instant) {
         self.advance(now);
         self.lend_permits(1, NextPermit::Now);
-        self.serve();
+        self.settle(Due::Queue);
         self.lend_nothing();
     }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Pool;
 use super::list::{Key, NIL};
+use super::settle::Due;
 use crate::time::Instant;
 
 /// When to call `handle_timeout`, and why. Calling earlier is harmless; calling later delays what is due.
@@ -28,20 +29,12 @@ impl<C> Pool<C> {
     /// maintenance if it is due (CMAP-47), and goes on with warm-ups.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
-        if self.is_at_rest() {
-            return self.expire_host();
-        }
         self.end_holds();
-        self.create_held_back();
-        self.retire();
-        self.refresh_due();
         self.expire_host();
-        if self.maintenance_timeout().is_some_and(|timeout| timeout.at <= self.now) {
-            self.maintain();
-            // It may have served the last waiter, which refreshes give way to.
-            self.refresh_due();
+        self.settle(Due::Spare);
+        if self.begin_maintenance() {
+            self.settle(Due::Permit);
         }
-        self.warm();
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.

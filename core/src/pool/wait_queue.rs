@@ -163,7 +163,7 @@ impl WaitQueue {
         let sequence = self.last_sequence;
         match self.entries.get_mut(key as usize) {
             Some(entry) => {
-                self.vacant = entry.links.next;
+                self.vacant = core::mem::replace(&mut entry.links.next, NIL);
                 entry.sequence = sequence;
                 entry.started_at = started_at;
                 entry.progress = progress;
@@ -353,7 +353,9 @@ impl WaitQueue {
             }
             self.waiting.remove_inline(&mut self.entries, key);
             self.deadlines.remove(&mut self.entries, place);
-            self.entries[key as usize].progress = Progress::Started;
+            let entry = &mut self.entries[key as usize];
+            entry.progress = Progress::Started;
+            entry.deadline = None;
         }
     }
 

@@ -18,6 +18,7 @@ use super::Pool;
 use super::error::Cause;
 use super::handle::PoolId;
 use super::output::{Action, Output};
+use super::settle::Due;
 use super::state::PoolState;
 use super::timer::{Timeout, TimeoutReason};
 use crate::address::ServerAddress;
@@ -97,7 +98,7 @@ impl<C> Pool<C> {
                 self.warm_ups.goals.push(goal);
                 self.population_failed = false;
                 self.refuse_warm_ups();
-                self.warm();
+                self.settle(Due::Spare);
             }
         }
         WarmUpId { pool: self.id, number: goal.number }

@@ -115,6 +115,18 @@ pub(crate) struct Waiter {
     pub(crate) wants: Option<Id>,
 }
 
+/// What a call makes due, beside what those who wait need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    Queue,
+    /// A connection for one who has just come, whatever is pending.
+    Arrival,
+    /// What concerns connections that nobody waits for.
+    Spare,
+    /// That, and a population.
+    Permit,
+}
+
 /// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -187,8 +199,7 @@ impl Reference {
                 // The older edition interrupts nothing.
                 let interrupts = interrupts && self.options.profile == Profile::Current;
                 if self.clear(service, interrupts, Cause::Call(self.calls)) {
-                    self.evict();
-                    self.serve();
+                    self.settle(Due::Queue);
                 }
             }
             Call::Close => self.close_pool(),
@@ -224,21 +235,14 @@ impl Reference {
             }
             Call::Timeout => {
                 self.end_holds();
-                while self.pause_end().is_some_and(|(at, _)| at <= self.now) {
-                    self.create_for_waiter();
-                }
-                self.retire();
-                self.refresh_due();
                 self.look_at_host();
+                self.settle(Due::Spare);
                 if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
                     self.last_run = Some(self.now);
                     self.population_failed = false;
                     self.prune();
-                    self.serve_in_place_of_held();
-                    self.populate();
-                    self.refresh_due();
+                    self.settle(Due::Permit);
                 }
-                self.warm();
             }
         }
         Ok(Answer::Done)
@@ -283,16 +287,8 @@ impl Reference {
                 self.fail(waiter, Kind::WaitQueueFull);
             }
             PoolState::Ready => {
-                if self.serve_key(waiter) {
-                    return waiter.check_out;
-                }
-                self.waiters.push(waiter);
-                self.serve_from_available();
-                // An arrival creates whenever it may (CMAP-26); the first waiter without a connection is the origin.
-                if self.waiters.len() > self.checks() {
-                    self.create_for_waiter();
-                }
-                self.serve_by_lending();
+                let due = self.arrive(waiter);
+                self.settle(due);
             }
         }
         waiter.check_out
@@ -336,7 +332,7 @@ impl Reference {
         }
         self.close_or_make_available(connection.id, reason);
         self.serve_loyal(connection.id);
-        self.serve();
+        self.settle(Due::Queue);
         Ok(())
     }
 
@@ -353,14 +349,12 @@ impl Reference {
             self.created_until = self.created_until.min(self.now) + debt / self.options.creation_interval.max(1);
         }
         self.options = options;
-        self.close_surplus();
-        self.serve();
         self.refuse_warm_ups();
-        self.warm();
+        self.settle(Due::Spare);
         Answer::Done
     }
 
-    fn close_surplus(&mut self) {
+    pub(crate) fn close_surplus(&mut self) {
         while self.has_surplus()
             && let Some(coldest) = self.connections.iter().find(|c| c.state == State::Available).cloned()
         {
@@ -377,7 +371,7 @@ impl Reference {
             self.close(id, Reason::PoolClosed, None, true);
         }
         self.outputs.push(Output::PoolClosed);
-        self.evict();
+        self.settle(Due::Queue);
     }
 
     fn reset_after_fork(&mut self) {
@@ -407,8 +401,7 @@ impl Reference {
         if self.state == PoolState::Ready && !self.options.load_balanced {
             self.evict_by(Kind::PoolCleared(Cause::PoolsOwn));
         }
-        self.evict();
-        self.serve();
+        self.settle(Due::Queue);
     }
 
     fn hello(&mut self, connection: Named, service: Service) -> Result<(), ApiMisuse> {
@@ -460,13 +453,7 @@ impl Reference {
                 }
             }
         }
-        self.serve();
-        self.retire();
-        // Once a population has failed, the next attempt waits for the next run.
-        if !self.population_failed {
-            self.populate();
-        }
-        self.warm();
+        self.settle(Due::Permit);
         Ok(())
     }
 
@@ -495,9 +482,8 @@ impl Reference {
             self.population_failed = true;
             self.fail_warm_ups(cause);
         }
-        self.evict();
         // No population: that one waits for the next run.
-        self.serve();
+        self.settle(Due::Queue);
     }
 
     fn checked(&mut self, id: Id, alive: bool) {
@@ -510,9 +496,7 @@ impl Reference {
         };
         self.close_or_make_available(id, reason);
         self.serve_loyal(id);
-        self.serve();
-        self.close_surplus();
-        self.retire();
+        self.settle(Due::Spare);
     }
 
     fn peer_closed(&mut self, connection: Named) -> Result<(), ApiMisuse> {
@@ -523,7 +507,7 @@ impl Reference {
             State::Pending | State::Refreshing => {}
             State::Available => {
                 self.close(id, Reason::Error, None, true);
-                self.serve();
+                self.settle(Due::Queue);
             }
             State::Checking => self.checked(id, false),
             // Closed when it comes back (CMAP-11).

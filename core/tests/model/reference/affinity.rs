@@ -3,17 +3,24 @@
 use cmap_core::options::Affinity;
 use cmap_core::pool::TimeoutReason;
 
-use super::{Connection, Id, Output, Reference, Reuse, State, Waiter};
+use super::{Connection, Due, Id, Output, Reference, Reuse, State, Waiter};
 use crate::model::transition::Key;
 
 impl Reference {
-    /// An arrival whose key has a connection takes it, or waits for it. Returns whether that is all.
-    pub(super) fn serve_key(&mut self, waiter: Waiter) -> bool {
+    /// An arrival whose key has a connection takes it, or waits for it. All others join the queue.
+    pub(super) fn arrive(&mut self, waiter: Waiter) -> Due {
+        if self.serve_key(waiter) {
+            return Due::Queue;
+        }
+        self.waiters.push(waiter);
+        Due::Arrival
+    }
+
+    fn serve_key(&mut self, waiter: Waiter) -> bool {
         let Some(own) = waiter.key.and_then(|key| self.of_key(key)).cloned() else { return false };
         if own.state == State::Available {
             if let Some(reason) = self.perished(&own) {
                 self.close(own.id, reason, None, true);
-                self.serve();
                 return false;
             }
             if !self.needs_check(&own) {
@@ -26,7 +33,6 @@ impl Reference {
             return false;
         }
         self.loyal.push(Waiter { wants: Some(own.id), ..waiter });
-        self.serve();
         true
     }
 
@@ -66,7 +72,7 @@ impl Reference {
     pub(super) fn end_affinity(&mut self, key: Key) {
         if self.options.affinity.is_some() {
             self.forget_key(key);
-            self.serve();
+            self.settle(Due::Queue);
         }
     }
 
@@ -153,7 +159,7 @@ impl Reference {
         let over: Vec<_> = self.ids(|c| self.is_held(c) && c.since + time <= self.now);
         self.connections.iter_mut().filter(|c| over.contains(&c.id)).for_each(|c| c.keys.clear());
         if !over.is_empty() {
-            self.serve();
+            self.settle(Due::Queue);
         }
     }
 
@@ -161,14 +167,5 @@ impl Reference {
         let time = self.hold_time()?;
         let first = self.connections.iter().find(|c| self.is_held(c))?;
         Some(((first.since + time).max(self.now), TimeoutReason::Hold))
-    }
-
-    pub(super) fn serve_in_place_of_held(&mut self) {
-        if self.options.affinity.is_some() {
-            self.serve();
-            while self.pause_end().is_some_and(|(at, _)| at <= self.now) {
-                self.create_for_waiter();
-            }
-        }
     }
 }

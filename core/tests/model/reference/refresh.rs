@@ -2,7 +2,7 @@
 
 use cmap_core::pool::TimeoutReason;
 
-use super::{ApiMisuse, Connection, Id, Named, Output, PoolState, Reason, Reference, State};
+use super::{ApiMisuse, Connection, Due, Id, Named, Output, PoolState, Reason, Reference, State};
 
 impl Reference {
     pub(super) fn refreshed(&mut self, connection: Named) -> Result<(), ApiMisuse> {
@@ -29,9 +29,7 @@ impl Reference {
                 self.serve_loyal(id);
             }
         }
-        self.serve();
-        self.close_surplus();
-        self.retire();
+        self.settle(Due::Spare);
         Ok(())
     }
 
@@ -39,7 +37,7 @@ impl Reference {
         if let Some(id) = self.find(connection, &[State::Refreshing], ApiMisuse::NotRefreshing)? {
             let is_closed = self.state == PoolState::Closed;
             self.close(id, if is_closed { Reason::PoolClosed } else { Reason::Error }, None, false);
-            self.serve();
+            self.settle(Due::Queue);
         }
         Ok(())
     }

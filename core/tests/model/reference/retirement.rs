@@ -1,6 +1,6 @@
 //! Retirement in the reference: lives, and when those that are over may end.
 
-use super::{Connection, Id, PoolState, Reason, Reference, State, TimeoutReason};
+use super::{Connection, Due, Id, PoolState, Reason, Reference, State, TimeoutReason};
 
 impl Reference {
     pub(super) fn retire_all(&mut self, over: u64) {
@@ -14,7 +14,7 @@ impl Reference {
             let at = self.now + step * number;
             self.life_of(id, |c| c.ends_at = c.ends_at.min(at));
         }
-        self.retire();
+        self.settle(Due::Spare);
     }
 
     /// A quarter of the longest life is chance. With an old credential it is over as it begins.
@@ -49,15 +49,11 @@ impl Reference {
         }
         let mut over: Vec<_> = self.connections.iter().filter(|c| self.waits_for_its_end(c)).cloned().collect();
         over.sort_by_key(|c| (c.ends_at, c.slot));
-        let before = self.connections.len();
         for connection in over {
             if self.may_retire() {
                 let reason = self.perished(&connection).unwrap_or(Reason::Idle);
                 self.close(connection.id, reason, None, true);
             }
-        }
-        if self.connections.len() < before {
-            self.serve_in_place_of_held();
         }
     }
 

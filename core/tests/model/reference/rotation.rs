@@ -1,6 +1,6 @@
 //! A new credential in the reference.
 
-use super::{Cause, Id, PoolState, Reason, Reference};
+use super::{Cause, Due, Id, PoolState, Reason, Reference};
 
 impl Reference {
     pub(super) fn renew_credential(&mut self) {
@@ -8,7 +8,7 @@ impl Reference {
             self.outdated_until = self.created;
             self.retire_all(0);
             if std::mem::take(&mut self.population_failed) {
-                self.populate();
+                self.settle(Due::Permit);
             }
         }
     }
@@ -34,9 +34,6 @@ impl Reference {
                     .for_each(|c| c.check_out = Some(origin));
             }
         }
-        self.serve();
-        if !self.population_failed {
-            self.populate();
-        }
+        self.settle(Due::Permit);
     }
 }

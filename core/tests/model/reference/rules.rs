@@ -1,44 +1,67 @@
 //! The common parts of the reference's calls: service, creation, clearing, maintenance, deadlines.
 
 use super::{
-    ApiMisuse, Backoff, Cause, CheckOut, CheckOutFailedReason, Connection, Failure, Id, Kind, Named, Output, PoolState,
-    Profile, Reason, Reference, Service, State, TimeoutReason, WaitLimit, Waiter,
+    ApiMisuse, Backoff, Cause, CheckOut, CheckOutFailedReason, Connection, Due, Failure, Id, Kind, Named, Output,
+    PoolState, Profile, Reason, Reference, Service, State, TimeoutReason, WaitLimit, Waiter,
 };
 
 impl Reference {
     // Serving.
 
-    /// Serves all waiters it can after a change. A freed permit creates only while waiters > pending; a
-    /// connection that is being checked counts as on its way, too.
-    pub(super) fn serve(&mut self) {
-        self.serve_from_available();
-        self.create_for_waiters();
-        self.serve_by_lending();
-    }
-
-    pub(super) fn serve_by_lending(&mut self) {
-        while self.lend() {
-            self.create_for_waiters();
+    /// What follows from a call.
+    pub(super) fn settle(&mut self, due: Due) {
+        self.evict();
+        self.serve(due);
+        if let Due::Spare | Due::Permit = due {
+            self.close_surplus();
+            let before = self.connections.len();
+            self.retire();
+            if self.connections.len() < before {
+                self.serve(Due::Queue);
+            }
+            self.refresh_due();
+            // Once a population has failed, the next attempt waits for the next run.
+            if due == Due::Permit && !self.population_failed {
+                self.populate();
+            }
+            self.warm();
         }
     }
 
-    fn create_for_waiters(&mut self) {
-        while self.waiters.len() > self.count(State::Pending) + self.checks() {
-            if !self.create_for_waiter() {
+    fn serve(&mut self, due: Due) {
+        self.serve_from_available();
+        self.create_for_waiters(due == Due::Arrival);
+        while self.lend() {
+            self.create_for_waiters(false);
+        }
+    }
+
+    /// An arrival creates whenever it may (CMAP-26), and what backoff or rate held back is created as soon as they allow it. A freed permit
+    /// creates only while there are more waiters than pending connections. A connection that is being checked counts as on its
+    /// way.
+    fn create_for_waiters(&mut self, mut has_arrived: bool) {
+        loop {
+            let is_restrained = self.backoff.is_some() || self.options.creation_interval > 0;
+            let pending = if has_arrived || is_restrained { 0 } else { self.count(State::Pending) };
+            if self.waiters.len() <= pending + self.checks() || !self.create_for_waiter() {
                 break;
             }
+            has_arrived = false;
         }
     }
 
-    pub(super) fn serve_from_available(&mut self) {
+    fn serve_from_available(&mut self) {
         while let Some(&head) = self.waiters.first()
             && let Some(next) = self.next_for(head)
         {
-            if let Some(reason) = self.perished(&next) {
-                self.close(next.id, reason, None, true);
-            } else if !self.needs_check(&next) {
+            // A check for each waiter: nothing has to give way.
+            let awaits_check = self.waiters.len() <= self.checks();
+            let perished = self.perished(&next);
+            if perished.is_none() && !self.needs_check(&next) {
                 self.deliver(head, next.id);
-            } else if self.waiters.len() > self.checks() {
+            } else if let Some(reason) = perished.filter(|_| !awaits_check) {
+                self.close(next.id, reason, None, true);
+            } else if !awaits_check {
                 self.change(next.id, |c| (c.state, c.suspect) = (State::Checking, false));
                 self.outputs.push(Output::Check(next.id));
             } else if let Some(proven) = self.proven_at_once() {

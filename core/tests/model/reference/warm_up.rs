@@ -2,7 +2,7 @@
 
 use cmap_core::pool::{PoolState, TimeoutReason};
 
-use super::{Cause, Output, Reference, State};
+use super::{Cause, Due, Output, Reference, State};
 use crate::model::output::Warmed;
 
 /// A warm-up under way.
@@ -24,7 +24,7 @@ impl Reference {
                 self.population_failed = false;
                 self.warm_ups.push(warm_up);
                 self.refuse_warm_ups();
-                self.warm();
+                self.settle(Due::Spare);
             }
         }
         warm_up.number

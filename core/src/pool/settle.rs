@@ -1,0 +1,114 @@
+//! What follows from a call, in one order.
+//!
+//! A call first fails the check-outs whose time is up. Then it does what its caller said, and nothing that follows from that. Then it
+//! settles. Nothing else serves a check-out, creates a connection, or closes one that nobody needs; but for the fast path, which does in
+//! one step what settling does where nobody waits.
+//!
+//! | | what is due | after | rules |
+//! |---|---|---|---|
+//! | 1 | who waits in a pool that is not ready fails | every call | CMAP-29, CMAP-39 |
+//! | 2 | available connections go to the queue, the longest waiter first | every call | CMAP-26, X-16 |
+//! | 3 | connections are created for waiters | every call | CMAP-26, CMAP-27, X-15 |
+//! | 4 | held connections are lent to waiters for whom none can be created | every call | X-87 |
+//! | 5 | available connections beyond maxPoolSize are closed | [`Due::Spare`] | X-70 |
+//! | 6 | connections whose lives are over are closed; others serve in their place | [`Due::Spare`] | X-84 |
+//! | 7 | idle connections are refreshed | [`Due::Spare`] | X-95 |
+//! | 8 | what is missing to minPoolSize is created | [`Due::Permit`] | CMAP-44, X-19 |
+//! | 9 | warm-ups end or go on | [`Due::Spare`] | X-96 |
+//!
+//! Afterwards either no check-out waits, or the only available connections are being checked for waiters or held for keys, and then there is no
+//! permit, no room, or a pending connection for each waiter.
+
+use super::Pool;
+use super::list::Key;
+use super::state::PoolState;
+
+/// What a call may have made due, beside what the queue waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Nothing.
+    Queue,
+    /// A connection for the check-out that has just joined the queue, though pending ones would suffice for all.
+    Arrival,
+    /// All that concerns connections that nobody waits for, but for what is missing to minPoolSize: time has passed, or such a connection
+    /// has come back.
+    Spare,
+    /// That, too: a permit is free, or maintenance runs.
+    Permit,
+}
+
+impl<C> Pool<C> {
+    /// Does all that is due. Looks at no connection and no waiter that nothing is due for.
+    #[inline]
+    pub(super) fn settle(&mut self, due: Due) {
+        if self.state != PoolState::Ready {
+            self.evict_waiters();
+        }
+        if self.wait_queue.len() > 0 {
+            self.serve(due);
+        }
+        if let Due::Spare | Due::Permit = due {
+            self.settle_spare(due);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_spare(&mut self, due: Due) {
+        self.close_surplus();
+        if self.retire() && self.wait_queue.len() > 0 {
+            self.serve(Due::Queue);
+        }
+        self.refresh_due();
+        if due == Due::Permit {
+            self.populate();
+        }
+        self.warm();
+    }
+
+    #[inline(never)]
+    fn serve(&mut self, due: Due) {
+        self.serve_from_available();
+        self.create_for_waiters(due);
+        while self.lend() {
+            self.create_for_waiters(Due::Queue);
+        }
+    }
+
+    fn serve_from_available(&mut self) {
+        while let Some(waiter) = self.wait_queue.front() {
+            let awaits_check = self.wait_queue.len() <= self.checks();
+            let next = if awaits_check { self.next_available() } else { self.next_usable() };
+            match next {
+                Some(key) if self.is_usable(key) => self.serve_head(waiter, key),
+                Some(key) if !awaits_check => self.begin_check(key),
+                Some(_) => match self.proven_at_once() {
+                    Some(proven) => self.serve_head(waiter, proven),
+                    None => break,
+                },
+                None => break,
+            }
+        }
+    }
+
+    /// The origin of each is the longest waiter without one. Where backoff or rate hold connections back, each waiter had a right to one when it
+    /// arrived, whatever is pending now.
+    fn create_for_waiters(&mut self, mut due: Due) {
+        while self.may_create()
+            && let Some(origin) = self.wait_queue.next_origin()
+        {
+            let pending = if due == Due::Arrival || self.restrained { 0 } else { self.connections.pending };
+            if self.wait_queue.len() <= pending + self.checks() {
+                break;
+            }
+            let connection = self.create(Some(origin));
+            self.wait_queue.make_origin(origin, connection);
+            due = Due::Queue;
+        }
+    }
+
+    fn serve_head(&mut self, head: Key, connection: Key) {
+        self.leave_queue(head);
+        self.bind(connection, head);
+        self.deliver(connection, head);
+    }
+}
