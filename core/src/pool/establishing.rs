@@ -23,24 +23,10 @@ impl<C> Pool<C> {
         high.high_water_total = high.high_water_total.max(self.connections.total());
         self.note_created(connection.id);
         self.use_permit();
-        self.take_token();
         self.renew_attention();
         self.emit(|| Event::ConnectionCreated { connection_id: connection.id });
         self.outputs.push_back(Output::Action(Action::Connect { connection }));
         key
-    }
-
-    /// Whether there is room for another connection, a permit to establish it (CMAP-1, CMAP-4), and neither backoff nor rate
-    /// hold it back.
-    pub(super) fn may_create(&self) -> bool {
-        self.has_room() && (!self.restrained || self.is_creation_allowed()) && self.has_permit()
-    }
-
-    /// Whether there is room for another connection, and a permit to establish it (CMAP-1, CMAP-4).
-    pub(super) fn has_room(&self) -> bool {
-        self.state == PoolState::Ready
-            && self.connections.total() < self.limits.max_pool_size
-            && self.connections.pending < self.limits.max_connecting
     }
 
     /// A connection was established: it is available first, and only then is its permit free (CMAP-45).

@@ -57,9 +57,6 @@ impl<C> Pool<C> {
         if self.attention != self.needed_attention() {
             return Err("a call takes another way than it should");
         }
-        if self.restrained != self.is_restrained() {
-            return Err("what holds back connections is noted wrongly");
-        }
         if !self.check_retirement() {
             return Err("the end of a connection's life is noted wrongly");
         }

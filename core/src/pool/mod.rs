@@ -10,7 +10,7 @@
 //! | `establishing`, `failing` | connections that are being established; check-outs that end without one |
 //! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
-//! | `backoff`, `creation_rate` | the pause before the next connection to an overloaded server; the limit of new connections per second |
+//! | `admission` | whether a connection may be created now: pauses while the server is overloaded, the limit of new connections per second |
 //! | `retirement` | connections whose life is over |
 //! | `affinity`, `bonds` | keys that keep their connections |
 //! | `refresh` | connections that are kept alive between their uses |
@@ -32,13 +32,12 @@
 //!
 #![doc = include_str!("../../docs/states.md")]
 
+mod admission;
 mod affinity;
-mod backoff;
 mod bonds;
 mod check_in;
 mod clearing;
 mod connections;
-mod creation_rate;
 mod delivery;
 mod error;
 mod establishing;
@@ -80,7 +79,7 @@ use alloc::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use self::backoff::Backoff;
+pub(crate) use self::admission::Admission;
 use self::bonds::Bonds;
 use self::connections::{Connections, Perished, Stage};
 use self::generation::Generations;
@@ -149,11 +148,7 @@ pub struct Pool<C> {
     /// Whether a connection that no check-out waited for has failed since: then only the next run populates again
     ///
     population_failed: bool,
-    backoff: Option<Backoff>,
-    /// Until when the limit of new connections per second is used up.
-    created_until: Instant,
-    /// Whether a backoff or a rate may hold back a connection that there is room for.
-    restrained: bool,
+    admission: Admission,
     /// The lives of connections, where they end.
     retirement: Option<Box<Retirement>>,
     /// The connections that keys keep.
@@ -214,9 +209,7 @@ impl<C> Pool<C> {
             now,
             last_maintenance: None,
             population_failed: false,
-            backoff: None,
-            created_until: Instant::ORIGIN,
-            restrained: false,
+            admission: Admission::default(),
             retirement,
             affinity,
             refresh,
@@ -235,7 +228,6 @@ impl<C> Pool<C> {
             totals: Totals::default(),
             durations: None,
         };
-        pool.note_restraint();
         pool.renew_attention();
         let options = pool.options.clone();
         pool.emit(|| Event::PoolCreated { options });
@@ -285,7 +277,7 @@ impl<C> Pool<C> {
             PoolState::Ready if request.deadline.is_some_and(|deadline| deadline <= self.now) => {
                 self.fail_at_its_time(key, WaitLimit::Deadline, WaitBound::NoTime);
             }
-            PoolState::Ready if self.waiting() >= self.limits.max_wait_queue_depth && !self.can_serve_own(&request) => {
+            PoolState::Ready if self.is_queue_full() && !self.can_serve_own(&request) => {
                 let max_wait_queue_depth = self.limits.max_wait_queue_depth;
                 self.fail(key, CheckOutErrorKind::WaitQueueFull { max_wait_queue_depth });
             }

@@ -100,7 +100,7 @@ impl<C> Pool<C> {
     /// what a use of the host brings about. `None` if none of this comes.
     #[inline]
     pub fn next_check_out_timeout(&self) -> Option<Instant> {
-        if !self.restrained && !self.has_host_timeout() && self.affinity.is_none() {
+        if !self.is_restrained() && !self.has_host_timeout() && self.affinity.is_none() {
             return self.wait_queue.next_deadline();
         }
         self.next_timeout_of_waiters()

@@ -23,7 +23,6 @@ impl<C> Pool<C> {
         self.limits = options.limits()?;
         *self.options = options;
         self.convert_tokens(interval);
-        self.note_restraint();
         self.renew_attention();
         self.refuse_warm_ups();
         self.settle(Due::Spare);

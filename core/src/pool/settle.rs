@@ -96,7 +96,7 @@ impl<C> Pool<C> {
         while self.may_create()
             && let Some(origin) = self.wait_queue.next_origin()
         {
-            let pending = if due == Due::Arrival || self.restrained { 0 } else { self.connections.pending };
+            let pending = if due == Due::Arrival || self.is_restrained() { 0 } else { self.connections.pending };
             if self.wait_queue.len() <= pending + self.checks() {
                 break;
             }

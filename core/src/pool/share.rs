@@ -25,6 +25,8 @@ pub(crate) struct Share {
     is_sought: bool,
     /// Whether the next connection that comes back is given up for a waiter of another server.
     yields: bool,
+    /// Check-outs that wait in the other pools of the server, which share maxWaitQueueDepth with this one.
+    waiting_elsewhere: u32,
 }
 
 /// Connections that the pool may create beside those that it has.
@@ -118,6 +120,16 @@ impl<C> Pool<C> {
         self.lend_nothing();
     }
 
+    /// So many check-outs wait in the other pools of the server.
+    pub(crate) fn note_waiting_elsewhere(&mut self, waiting: u32) {
+        self.share.waiting_elsewhere = waiting;
+    }
+
+    /// Whether the queue is as long as it may be, with those of the other pools of the server.
+    pub(super) fn is_queue_full(&self) -> bool {
+        self.waiting().saturating_add(self.share.waiting_elsewhere) >= self.limits.max_wait_queue_depth
+    }
+
     /// Gives the next connection that comes back up, for a waiter of another server.
     pub(crate) fn yield_next(&mut self) {
         self.share.yields = true;
@@ -129,18 +141,17 @@ impl<C> Pool<C> {
     }
 
     /// Since when a waiter waits that nothing but a permit of the budget keeps from a new connection.
-    pub(crate) fn wants_permit_since(&self) -> Option<Instant> {
+    pub(crate) fn wants_permit_since(&self, now: Instant) -> Option<Instant> {
         let origin = self.wait_queue.next_origin()?;
         let lacks_one = self.wait_queue.len() > self.connections.pending + self.checks();
-        (lacks_one && self.has_room() && (!self.restrained || self.is_creation_allowed()))
-            .then(|| self.wait_queue.started_at(origin))
+        (lacks_one && self.has_room() && self.is_creation_allowed_at(now)).then(|| self.wait_queue.started_at(origin))
     }
 
     /// Whether a waiter has nothing but the limit of all pools together in its way: it is served as soon as a
     /// connection of any server can be spared. For tests: the topology asks `wants_permit_since`.
     #[doc(hidden)]
     pub fn wants_connection_of_others(&self) -> bool {
-        self.share.budget.is_some() && self.wants_permit_since().is_some()
+        self.share.budget.is_some() && self.wants_permit_since(self.now).is_some()
     }
 
     /// Since when the head of the queue waits.

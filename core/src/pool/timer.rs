@@ -53,7 +53,7 @@ impl<C> Pool<C> {
         let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
         let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
         let earlier = Timeout::earlier(earlier, self.host_timeout());
-        let earlier = if self.restrained { Timeout::earlier(earlier, self.creation_timeout()) } else { earlier };
+        let earlier = if self.is_restrained() { Timeout::earlier(earlier, self.creation_timeout()) } else { earlier };
         let earlier =
             if self.retirement.is_some() { Timeout::earlier(earlier, self.retirement_timeout()) } else { earlier };
         let earlier = if self.affinity.is_some() { Timeout::earlier(earlier, self.hold_timeout()) } else { earlier };

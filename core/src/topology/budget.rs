@@ -65,14 +65,17 @@ impl<C> Topology<C> {
     /// A pool was called: notes what it has now.
     pub(super) fn note_call(&mut self, id: ServerId) {
         if self.has_budget()
-            && let Some(server) = self.servers.get(id)
+            && let Some(server) = self.servers.get_mut(id)
         {
             self.usage.note(id, server.pool.counts());
+            if let Some(admission) = server.pool.take_admission() {
+                self.share_admission(id, &admission);
+            }
         }
     }
 
     /// Knows what all pools have. From the first time on they have nothing but what they are lent.
-    fn count_usage(&mut self) {
+    pub(super) fn count_usage(&mut self) {
         if self.usage.count(&self.servers) {
             self.servers.iter_mut().for_each(|(_, server)| server.pool.lend_nothing());
         }
@@ -203,6 +206,8 @@ impl<C> Topology<C> {
     /// be what one before it lacks, so this ends when nothing is due.
     pub(super) fn handle_timeout_within_budget(&mut self) {
         let now = self.now;
+        // What a backoff or a rate held back until now is for the longest waiter, whichever pool is asked first.
+        self.share_budget();
         let mut is_first_round = true;
         for _ in 0..=self.servers.slots() {
             let mut was_any_due = false;
@@ -247,7 +252,7 @@ impl<C> Topology<C> {
         let pools = self.usage.slots_with_waiters().filter_map(|slot| {
             let server = self.servers.id_at(slot)?;
             let pool = &self.servers.get(server)?.pool;
-            Some(Neediest { server, since: pool.wants_permit_since()?, connections: pool.counts().total() })
+            Some(Neediest { server, since: pool.wants_permit_since(self.now)?, connections: pool.counts().total() })
         });
         pools.collect()
     }

@@ -109,6 +109,7 @@ impl<C> Topology<C> {
         let was_drained = self.outputs.is_empty();
         let limit = end_of_selection(now, &request, self.options.server_selection_timeout);
         let bounded = bounded(now, request, self.check_out_limit);
+        self.note_waiting_elsewhere(id);
         let Some((server, origins)) = self.servers.with_origins(id) else {
             return (CheckOut::Selecting(self.select(criteria, request)), None);
         };

@@ -6,6 +6,8 @@
 //! waiter that has waited longest, whichever identity it is of. Where nothing is free, the coldest available connection
 //! of another identity is closed for it.
 //!
+//! They protect the server together, too: a backoff, the limit of new connections per second and maxWaitQueueDepth hold for all of them.
+//!
 //! A pool of an identity is made by its first check-out, and does what its server's pool does: it is ready, cleared and
 //! closed with it. It keeps up no minPoolSize. That a server refuses the credential of one user, an identity's or that of the
 //! options, says nothing about the server while there are several users, and clears nothing.
@@ -20,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::Topology;
 use super::usage::Used;
 use crate::options::{PoolLimits, PoolSizes};
-use crate::pool::{ApiMisuse, Cause, CheckOutRequest, Clear, Handle, IdentityId, Pool, PoolState};
+use crate::pool::{Admission, ApiMisuse, Cause, CheckOutRequest, Clear, Handle, IdentityId, Pool, PoolState};
 use crate::server::{IdentityOfServer, Membership, Server, ServerId};
 use crate::time::Instant;
 
@@ -63,7 +65,7 @@ struct SharedLimits {
 impl SharedLimits {
     /// Connections that the pools may have beside those that they have, when so many are `closed`.
     fn left(self, closed: u32) -> u32 {
-        let Used { total, pending } = self.used;
+        let Used { total, pending, .. } = self.used;
         let room = self.max_pool_size.saturating_add(closed).saturating_sub(total);
         room.min(self.max_connecting.saturating_sub(pending))
     }
@@ -265,6 +267,31 @@ impl<C> Topology<C> {
         }
     }
 
+    /// The pools of a server back off together, and have its limit of new connections together.
+    pub(super) fn share_admission(&mut self, from: ServerId, admission: &Admission) {
+        if self.shares_limits() {
+            for sibling in self.pools_of(self.member_of(from)) {
+                if sibling != from
+                    && let Some(server) = self.servers.get_mut(sibling)
+                {
+                    server.pool.follow_admission(admission.clone());
+                }
+            }
+        }
+    }
+
+    /// Tells a pool how many wait in the others of its server, before a check-out that may join its queue.
+    pub(super) fn note_waiting_elsewhere(&mut self, pool: ServerId) {
+        if self.shares_limits() {
+            self.count_usage();
+            let of_server = self.usage.of_server(self.member_of(pool)).waiting;
+            if let Some(server) = self.servers.get_mut(pool) {
+                let own = server.pool.counts().waiting;
+                server.pool.note_waiting_elsewhere(of_server.saturating_sub(own));
+            }
+        }
+    }
+
     /// What the pools of a server share, if they share limits: nothing, where the server is forgotten.
     fn shared_limits(&self, pool: ServerId) -> Option<SharedLimits> {
         if !self.shares_limits() {
@@ -279,6 +306,7 @@ impl<C> Topology<C> {
     fn add_pool(&mut self, server: ServerId, identity: IdentityId) -> Option<ServerId> {
         let owner = self.servers.get(server)?;
         let (address, state) = (Arc::clone(owner.pool.shared_address()), owner.pool.state());
+        let admission = owner.pool.admission();
         let mut options = owner.pool.options().clone();
         options.min_pool_size = None;
         let id = self.servers.next_id();
@@ -288,6 +316,7 @@ impl<C> Topology<C> {
         added.pool.observe(self.observed);
         added.pool.record_durations(self.durations.is_some());
         added.pool.lend_nothing();
+        added.pool.follow_admission(admission);
         if state == PoolState::Ready {
             added.pool.ready(self.now);
         }

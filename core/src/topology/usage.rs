@@ -10,12 +10,14 @@ use super::servers::Servers;
 use crate::pool::{Counts, NextPermit};
 use crate::server::ServerId;
 
-/// The connections of several pools.
+/// The connections of several pools, and who waits there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Used {
     pub(super) total: u32,
     /// Those that are being established.
     pub(super) pending: u32,
+    /// The check-outs that wait.
+    pub(super) waiting: u32,
 }
 
 /// The connections of all pools that share limits.
@@ -47,7 +49,6 @@ pub(super) struct Outlook {
 #[derive(Clone, Copy, Default)]
 struct OfPool {
     used: Used,
-    waiting: u32,
     /// The slot of its server, unless that is forgotten: then it shares limits with no other pool.
     server: Option<u32>,
 }
@@ -61,7 +62,7 @@ struct OfServer {
 
 impl From<Counts> for Used {
     fn from(counts: Counts) -> Self {
-        Self { total: counts.total(), pending: counts.pending }
+        Self { total: counts.total(), pending: counts.pending, waiting: counts.waiting }
     }
 }
 
@@ -72,6 +73,7 @@ impl Used {
         Self {
             total: number(self.total, before.total, now.total),
             pending: number(self.pending, before.pending, now.pending),
+            waiting: number(self.waiting, before.waiting, now.waiting),
         }
     }
 }
@@ -92,13 +94,12 @@ impl Usage {
         self.of_servers.resize(slots, OfServer::default());
         self.called.clear();
         for (id, server) in servers.iter() {
-            let (counts, member) = (server.pool.counts(), server.member(id));
-            let (used, waiting, server) =
-                (Used::from(counts), counts.waiting, servers.get(member).map(|_| member.slot()));
+            let (used, member) = (Used::from(server.pool.counts()), server.member(id));
+            let server = servers.get(member).map(|_| member.slot());
             if let Some(pool) = self.of_pools.get_mut(id.slot() as usize) {
                 *pool = OfPool { server, ..OfPool::default() };
             }
-            self.change(id, used, waiting);
+            self.change(id, used);
             self.called.push(id);
         }
         self.is_counted = true;
@@ -113,17 +114,17 @@ impl Usage {
     /// A pool was called, and has so many connections and waiters now.
     pub(super) fn note(&mut self, pool: ServerId, counts: Counts) {
         if self.is_counted {
-            self.change(pool, counts.into(), counts.waiting);
+            self.change(pool, counts.into());
             if !self.called.contains(&pool) {
                 self.called.push(pool);
             }
         }
     }
 
-    fn change(&mut self, pool: ServerId, used: Used, waiting: u32) {
+    fn change(&mut self, pool: ServerId, used: Used) {
         let Some(of_pool) = self.of_pools.get_mut(pool.slot() as usize) else { return };
-        let before = mem::replace(of_pool, OfPool { used, waiting, ..*of_pool });
-        self.waiting = self.waiting.saturating_sub(before.waiting).saturating_add(waiting);
+        let before = mem::replace(of_pool, OfPool { used, ..*of_pool });
+        self.waiting = self.waiting.saturating_sub(before.used.waiting).saturating_add(used.waiting);
         if used != before.used {
             self.of_client = self.of_client.saturating_sub(before.used.total).saturating_add(used.total);
             let of_server = before.server.and_then(|server| self.of_servers.get_mut(server as usize));
@@ -152,7 +153,7 @@ impl Usage {
     /// The slots of the pools in which check-outs wait.
     pub(super) fn slots_with_waiters(&self) -> impl Iterator<Item = u32> {
         let of_pools = if self.waiting == 0 { &[] } else { self.of_pools.as_slice() };
-        (0..).zip(of_pools).filter(|(_, pool)| pool.waiting > 0).map(|(slot, _)| slot)
+        (0..).zip(of_pools).filter(|(_, pool)| pool.used.waiting > 0).map(|(slot, _)| slot)
     }
 
     /// The pool that was called as the nth since all were told what is left.

@@ -26,6 +26,7 @@ mod holders;
 mod hostile_hellos;
 mod identities;
 mod identities_of_two_servers;
+mod identities_protect_a_server;
 mod log;
 mod misuse;
 mod monitor_checks;
