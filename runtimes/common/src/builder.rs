@@ -21,6 +21,7 @@ use cmap_core::topology::{self, FloorPolicy, SizesByRole, TopologyOptions};
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
 use crate::deadline::{CONNECT_TIMEOUT, without_zero};
+use crate::driver::{ServerFilter, Topology};
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
@@ -33,7 +34,6 @@ use crate::pool::Pool;
 use crate::recording::{Recorder, Trigger};
 use crate::runtime::Runtime;
 use crate::seed_list::{self, HostFilter};
-use crate::topology::{ServerFilter, Topology};
 use crate::warnings;
 use crate::watch::Labels;
 

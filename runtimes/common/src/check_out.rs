@@ -10,9 +10,9 @@ use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::connection::Connection;
 use crate::deadline::Limit;
+use crate::driver::{Answer, Begun, Narrowed, Topology};
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
-use crate::topology::{Answer, Begun, Narrowed, Topology};
 use crate::watch::{Label, Tag};
 
 /// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and

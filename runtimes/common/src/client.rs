@@ -15,13 +15,13 @@ use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
 use crate::deadline::{Deadline, Limit};
 use crate::document::{IntoRequest, Reply};
+use crate::driver::{Closing, ServerStatus};
 use crate::error::{ClientError, RotationError, RuntimeGone, WarmUpError};
 use crate::events::Subscription;
 use crate::operation::{Context, Operation, OperationError};
 use crate::pool::Pool;
 use crate::runtime::Runtime;
 use crate::session::{LastWords, Session, SessionOptions, Sessions};
-use crate::topology::{Closing, ServerStatus};
 #[cfg(feature = "metrics")]
 use crate::watch::Metrics;
 use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
@@ -42,7 +42,7 @@ pub struct Client<R: Runtime> {
 pub type ClientBuilder<R> = Builder<R, Client<R>>;
 
 impl<R: Runtime> Client<R> {
-    pub(crate) fn topology(&self) -> &Arc<crate::topology::Topology<R>> {
+    pub(crate) fn topology(&self) -> &Arc<crate::driver::Topology<R>> {
         self.pool.topology()
     }
 

@@ -10,9 +10,9 @@ use cmap_core::server::{CommandEvent, SentCommand};
 use cmap_core::time::Instant;
 
 use crate::document::Reply;
+use crate::driver::Topology;
 use crate::error::CommandErrorKind;
 use crate::runtime::Runtime;
-use crate::topology::Topology;
 
 /// A command whose start was told. If its future is dropped half-way, it has failed.
 pub(crate) struct CommandTelling<R: Runtime> {

@@ -16,13 +16,13 @@ use crate::command_limit::{self, TimeLimit};
 use crate::command_telling::{self, CommandTelling};
 use crate::deadline::Limit;
 use crate::document::{IntoCommand, IntoRequest, Reply, Request};
+use crate::driver::{Delivery, Topology};
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::cursor_duty::CursorDuty;
-use crate::topology::{Delivery, Topology};
 use crate::unread_cursor;
 use crate::watch::Tag;
 

@@ -14,7 +14,7 @@
 //! | `builder` | builders of clients and pools |
 //! | `document` | commands from values, and replies that become values |
 //! | `deadline` | the limits that callers set |
-//! | `topology` | the servers of a client: the machine under its mutex, driven where calls are made; its timer; the monitors |
+//! | `driver` | the servers of a client: the machine under its mutex, driven where calls are made; its timer; the monitors |
 //! | `seed_list`, `names`, `dns` | the servers of a `mongodb+srv` connection string; who is asked for names; the system's name servers |
 //! | `establish` | from an address to a usable connection: resolve, connect, derive keys |
 //! | `tls` | TLS through rustls, the same on every runtime |
@@ -55,6 +55,7 @@ mod deadline;
 #[cfg(feature = "srv")]
 mod dns;
 mod document;
+mod driver;
 mod error;
 mod establish;
 pub mod events;
@@ -86,7 +87,6 @@ mod sync;
 #[cfg(feature = "__rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub mod tls;
-mod topology;
 mod unread_cursor;
 mod warnings;
 mod watch;
@@ -103,6 +103,7 @@ pub use connection::Connection;
 pub use cursor::{Cursor, CursorError, CursorOptions, SessionCursor, TimeoutMode, TypedCursor};
 pub use deadline::{Deadline, Limit};
 pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
+pub use driver::ServerStatus;
 pub use error::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Error, RotationError, RuntimeGone, WarmUpError,
 };
@@ -123,7 +124,6 @@ pub use runtime::Runtime;
 pub use session::{Consistency, Labelled, Session, SessionOptions};
 pub use socket::net;
 pub use socket::read_budget::BudgetedStream;
-pub use topology::ServerStatus;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use watch::Metrics;

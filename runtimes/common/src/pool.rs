@@ -16,12 +16,12 @@ use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
 use crate::cursor::Doomed;
 use crate::deadline::{Deadline, Limit, without_zero};
+use crate::driver::{Closing, Topology};
 use crate::error::{ClientError, RotationError, RuntimeGone, WarmUpError};
 use crate::events::Subscription;
 use crate::operation::Context;
 use crate::runtime::Runtime;
 use crate::session::Sessions;
-use crate::topology::{Closing, Topology};
 use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
 
 /// A pool of connections to one server, as *Connection Monitoring and Pooling* has it: paused at first, and made ready,

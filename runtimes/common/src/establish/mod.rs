@@ -30,6 +30,7 @@ pub(crate) use self::keys::Keys;
 use self::resolve::{NamedBy, resolve};
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
+use crate::driver::ServerFilter;
 use crate::host::{LastAddress, Unreachable, race};
 use crate::names::Names;
 use crate::optional::{ReverseListener, TlsConfig};
@@ -41,7 +42,6 @@ use crate::socket::transport::Transport;
 use crate::socket::{self, Socket};
 #[cfg(feature = "__rustls")]
 use crate::tls::{self, TlsError};
-use crate::topology::ServerFilter;
 use crate::watch::Labels;
 
 /// How long before a monitor's limit its dialer gives up, at most.

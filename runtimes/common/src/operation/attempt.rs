@@ -21,12 +21,12 @@ use crate::chores::Chores;
 use crate::command_limit::TimeLimit;
 use crate::connection::Connection;
 use crate::deadline::{Deadline, Limit};
+use crate::driver::Topology;
 use crate::error::CommandError;
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
 use crate::session::{Lent, Sessions};
 use crate::socket::cursor_duty::CursorDuty;
-use crate::topology::Topology;
 
 /// What all attempts at an operation have in common.
 pub(super) struct Attempt<'o, R: Runtime> {

@@ -8,9 +8,9 @@ use cmap_core::retry::RetryPolicy;
 use super::pauses::Pauses;
 use crate::chores::Chores;
 use crate::cursor::Doomed;
+use crate::driver::Topology;
 use crate::runtime::Runtime;
 use crate::session::Sessions;
-use crate::topology::Topology;
 
 /// What operations need of their client. It keeps no client open: cursors share it, and outlive their client.
 pub(crate) struct Context<R: Runtime> {

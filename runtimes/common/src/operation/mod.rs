@@ -41,9 +41,9 @@ pub(crate) use self::pauses::{ClientClosed, Pauses};
 use crate::connection::Connection;
 use crate::deadline::{Deadline, Limit};
 use crate::document::{IntoRequest, Reply, Request};
+use crate::driver::Topology;
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
-use crate::topology::Topology;
 
 /// A command that is about to run on a server of the deployment. Made by [`Client::operation`](crate::Client::operation).
 ///

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use slab::Slab;
 
+use crate::driver::Topology;
 use crate::runtime::Runtime;
 use crate::socket::abort::{Abort, AbortReason};
-use crate::topology::Topology;
 
 /// The pauses under way in a client.
 #[derive(Debug, Default)]

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::recorder::{Predicate, Recorder};
 use super::{files, on_panic};
+use crate::driver::Topology;
 use crate::events::Listeners;
 use crate::runtime::Runtime;
-use crate::topology::Topology;
 
 /// What writes the files of a client that has a recorder with a directory.
 pub(crate) struct Trigger<R: Runtime> {

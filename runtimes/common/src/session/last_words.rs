@@ -16,9 +16,9 @@ use crate::check_out::CheckOut;
 use crate::command_limit::TimeLimit;
 use crate::connection::Connection;
 use crate::deadline::{Deadline, Limit};
+use crate::driver::Topology;
 use crate::operation::Context;
 use crate::runtime::Runtime;
-use crate::topology::Topology;
 
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(1);

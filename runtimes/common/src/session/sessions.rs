@@ -8,8 +8,8 @@ use bson::RawDocument;
 use cmap_core::session::{ClusterTime, ServerSession, SessionId, SessionPool};
 use cmap_core::time::Instant;
 
+use crate::driver::Topology;
 use crate::runtime::Runtime;
-use crate::topology::Topology;
 
 /// The server sessions of a client.
 pub(crate) struct Sessions {

@@ -15,7 +15,7 @@
 //! | `server_filter` | a user's choice among suitable servers |
 //! | `rotation`, `identities` | a new credential, proven before it is used; users beside that of the options |
 //! | `warm_up` | the wait for connections that nobody needs yet |
-//! | `driver` | the task that sleeps until the next timeout |
+//! | `timer` | the task that sleeps until the next timeout |
 //! | `member` | one of the servers: its connections' establisher, its monitor |
 //! | `monitoring`, `monitor_socket`, `heartbeats` | the monitors beside the machine, their sockets, and the checks under way |
 //! | `refresh` | pings on connections that have been idle for long |
@@ -26,7 +26,6 @@
 mod callers;
 mod closing;
 mod deadlines;
-mod driver;
 mod heartbeats;
 mod holders;
 mod identities;
@@ -45,6 +44,7 @@ mod state;
 mod suspension;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod uses;
 mod waiters;
 mod warm_up;
@@ -66,11 +66,11 @@ use cmap_core::topology::{SelectionDetail, TopologyDescription};
 pub(crate) use self::callers::Begun;
 pub(crate) use self::closing::Closing;
 use self::closing::LastConnection;
-use self::driver::Alarm;
 use self::member::Member;
 pub(crate) use self::server_filter::{Narrowed, ServerFilter};
 use self::state::State;
 pub(crate) use self::state::{Answer, Delivery};
+use self::timer::Alarm;
 use self::work::{MoreWork, Work};
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
@@ -144,7 +144,7 @@ impl<R: Runtime> Topology<R> {
             #[cfg(feature = "trace")]
             trigger: std::sync::OnceLock::new(),
         });
-        driver::start(&topology, clock);
+        timer::start(&topology, clock);
         topology
     }
 
