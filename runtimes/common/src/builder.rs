@@ -21,7 +21,7 @@ use cmap_core::topology::{self, FloorPolicy, SizesByRole, TopologyOptions};
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
 use crate::deadline::{CONNECT_TIMEOUT, without_zero};
-use crate::driver::{ServerFilter, Topology};
+use crate::driver::{Driver, ServerFilter};
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::{Keys, Settings};
 use crate::events::{Event, Listeners};
@@ -415,10 +415,10 @@ impl<R: Runtime, T> Builder<R, T> {
         }
         machine.observe(listeners.are_logged() || listeners.any());
         machine.observe_selections(listeners.selection_detail());
-        let topology = Topology::start(machine, first_seed, settings, monitor_options, listeners);
+        let driver = Driver::start(machine, first_seed, settings, monitor_options, listeners);
         #[cfg(feature = "trace")]
-        trigger.into_iter().for_each(|trigger| trigger.attach(&topology));
-        Ok(Pool::new(topology, options, warnings, seed))
+        trigger.into_iter().for_each(|trigger| trigger.attach(&driver));
+        Ok(Pool::new(driver, options, warnings, seed))
     }
 }
 

@@ -10,7 +10,7 @@ use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::connection::Connection;
 use crate::deadline::Limit;
-use crate::driver::{Answer, Begun, Narrowed, Topology};
+use crate::driver::{Answer, Begun, Driver, Narrowed};
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
 use crate::watch::{Label, Tag};
@@ -22,7 +22,7 @@ use crate::watch::{Label, Tag};
 /// drives, nothing wakes a caller of another one; the next poll notices that time is up.
 #[must_use = "nothing is asked for before the future is awaited"]
 pub struct CheckOut<'a, R: Runtime> {
-    topology: &'a Arc<Topology<R>>,
+    driver: &'a Arc<Driver<R>>,
     stage: Stage,
     /// What is wanted of the server, unless any that takes writes will do.
     wanted: Option<Box<Wanted>>,
@@ -55,16 +55,16 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     /// For as long as the options allow.
     #[inline]
     #[track_caller]
-    pub(crate) fn new(topology: &'a Arc<Topology<R>>) -> Self {
-        Self::within(topology, topology.check_out_limit().map_or(Limit::None, Limit::Within)).by_caller()
+    pub(crate) fn new(driver: &'a Arc<Driver<R>>) -> Self {
+        Self::within(driver, driver.check_out_limit().map_or(Limit::None, Limit::Within)).by_caller()
     }
 
     #[inline]
-    pub(crate) fn within(topology: &'a Arc<Topology<R>>, limit: Limit) -> Self {
-        if topology.has_server_filter() {
-            return Self::of(topology, Criteria::default(), limit);
+    pub(crate) fn within(driver: &'a Arc<Driver<R>>, limit: Limit) -> Self {
+        if driver.has_server_filter() {
+            return Self::of(driver, Criteria::default(), limit);
         }
-        Self { topology, stage: Stage::New(limit), wanted: None, tag: Tag::default() }
+        Self { driver, stage: Stage::New(limit), wanted: None, tag: Tag::default() }
     }
 
     /// The same for the connection that `key` had last; what that means is up to the option
@@ -76,9 +76,9 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     }
 
     #[inline(never)]
-    pub(crate) fn of(topology: &'a Arc<Topology<R>>, criteria: Criteria, limit: Limit) -> Self {
+    pub(crate) fn of(driver: &'a Arc<Driver<R>>, criteria: Criteria, limit: Limit) -> Self {
         let wanted = Some(Box::new(Wanted::new(criteria)));
-        Self { topology, stage: Stage::New(limit), wanted, tag: Tag::default() }
+        Self { driver, stage: Stage::New(limit), wanted, tag: Tag::default() }
     }
 
     /// The same check-out, by the caller of this.
@@ -93,7 +93,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     /// of other check-outs name it. Without [`Builder::watch_holders`](crate::Builder::watch_holders) it is ignored. A client knows
     /// 128 labels of 64 bytes; all beyond count as other labels, so that a label should say what is done and not for whom.
     pub fn label(mut self, label: impl AsRef<str>) -> Self {
-        self.tag.label = self.topology.label(label.as_ref());
+        self.tag.label = self.driver.label(label.as_ref());
         self
     }
 }
@@ -103,7 +103,7 @@ impl<R: Runtime> CheckOut<'_, R> {
     /// another client counts as none.
     #[inline]
     pub fn labelled(mut self, label: Label) -> Self {
-        self.tag.label = self.topology.own_label(label);
+        self.tag.label = self.driver.own_label(label);
         self
     }
 }
@@ -146,26 +146,25 @@ impl<R: Runtime> Future for CheckOut<'_, R> {
 impl<R: Runtime> CheckOut<'_, R> {
     #[inline(never)]
     fn ask(&mut self, limit: Limit, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        let topology = self.topology;
-        let now = topology.clock().now();
+        let driver = self.driver;
+        let now = driver.clock().now();
         let mut request = self.wanted.as_ref().map_or_else(CheckOutRequest::default, |wanted| wanted.request);
         request.deadline = match limit {
             Limit::None => None,
             Limit::Within(limit) => Some(now + limit),
-            Limit::Until(deadline) => topology.clock().instant_of(deadline),
+            Limit::Until(deadline) => driver.clock().instant_of(deadline),
         };
         let begun = match &mut self.wanted {
-            None => topology.check_out(now, None, request, self.tag, cx),
-            Some(_) if request.affinity.is_some() && !topology.has_affinity() => {
+            None => driver.check_out(now, None, request, self.tag, cx),
+            Some(_) if request.affinity.is_some() && !driver.has_affinity() => {
                 Begun::Answered(Err(CheckOutError::NoAffinity))
             }
             Some(wanted) => {
                 // Nothing is chosen for an operation that keeps to its server (PIN-1).
                 let is_pinned = matches!(wanted.criteria.selector, ServerSelector::Pinned(_));
-                wanted.narrowed =
-                    (topology.has_server_filter() && !is_pinned).then(|| topology.narrow(&wanted.criteria));
+                wanted.narrowed = (driver.has_server_filter() && !is_pinned).then(|| driver.narrow(&wanted.criteria));
                 let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
-                topology.check_out(now, Some(criteria), request, self.tag, cx)
+                driver.check_out(now, Some(criteria), request, self.tag, cx)
             }
         };
         match begun {
@@ -187,25 +186,25 @@ impl<R: Runtime> CheckOut<'_, R> {
 
     /// Looks for the answer. Where the user chooses among suitable servers, and these have changed, the user chooses anew.
     fn poll_waiting(&mut self, place: usize, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
-        let topology = self.topology;
+        let driver = self.driver;
         loop {
-            if let Poll::Ready(answer) = topology.poll_check_out(place, cx) {
+            if let Poll::Ready(answer) = driver.poll_check_out(place, cx) {
                 return self.end(answer);
             }
             let Some(Wanted { criteria, narrowed: Some(narrowed), .. }) = self.wanted.as_deref_mut() else {
                 return Poll::Pending;
             };
-            if topology.is_up_to_date(narrowed) {
+            if driver.is_up_to_date(narrowed) {
                 return Poll::Pending;
             }
-            *narrowed = topology.narrow(criteria);
-            topology.change_criteria(place, narrowed);
+            *narrowed = driver.narrow(criteria);
+            driver.change_criteria(place, narrowed);
         }
     }
 
     #[cfg(feature = "tracing")]
     fn begin_span(&mut self) {
-        if let Some(span) = self.topology.span_of(self.tag) {
+        if let Some(span) = self.driver.span_of(self.tag) {
             self.wanted().span = Some(span);
         }
     }
@@ -230,7 +229,7 @@ impl<R: Runtime> CheckOut<'_, R> {
         let selector = self.wanted.take().map(|wanted| wanted.criteria.selector);
         Poll::Ready(
             answer.map(|delivery| {
-                Connection::new(Arc::clone(self.topology), delivery).noted(self.tag).selected_by(selector)
+                Connection::new(Arc::clone(self.driver), delivery).noted(self.tag).selected_by(selector)
             }),
         )
     }
@@ -240,7 +239,7 @@ impl<R: Runtime> Drop for CheckOut<'_, R> {
     #[inline]
     fn drop(&mut self) {
         if let Stage::Waiting(place) = self.stage {
-            self.topology.cancel_check_out(place);
+            self.driver.cancel_check_out(place);
         }
     }
 }

@@ -42,8 +42,8 @@ pub struct Client<R: Runtime> {
 pub type ClientBuilder<R> = Builder<R, Client<R>>;
 
 impl<R: Runtime> Client<R> {
-    pub(crate) fn topology(&self) -> &Arc<crate::driver::Topology<R>> {
-        self.pool.topology()
+    pub(crate) fn driver(&self) -> &Arc<crate::driver::Driver<R>> {
+        self.pool.driver()
     }
 
     pub(crate) fn sessions(&self) -> &Arc<Sessions> {
@@ -178,7 +178,7 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// The system has no random bits for its id.
     pub fn start_session_with(&self, options: impl Into<SessionOptions>) -> Result<Session<R>, ClientError> {
-        let lent = self.sessions().take(self.topology()).ok_or(ClientError::NoRandomBits)?;
+        let lent = self.sessions().take(self.driver()).ok_or(ClientError::NoRandomBits)?;
         Ok(Session::new(self.clone(), lent, options.into()))
     }
 
@@ -212,24 +212,24 @@ impl<R: Runtime> Client<R> {
         let begun = context.chores.begun();
         let waits = context.chores.under_way() > 0 && !patience.is_zero();
         let mut last_words = if waits { None } else { LastWords::of(&context) };
-        let closing = Closing(Arc::clone(&context.topology));
+        let closing = Closing(Arc::clone(&context.driver));
         if !waits && last_words.is_none() {
-            context.topology.close();
+            context.driver.close();
         }
         async move {
-            let topology = Arc::clone(&context.topology);
-            let began_at = topology.clock().now();
+            let driver = Arc::clone(&context.driver);
+            let began_at = driver.clock().now();
             if waits {
                 // However it ends, nobody waits any longer.
-                let _ = topology.within(Some(patience), context.chores.ended(begun)).await;
+                let _ = driver.within(Some(patience), context.chores.ended(begun)).await;
                 last_words = LastWords::of(&context);
             }
-            let waited = topology.clock().now().saturating_since(began_at);
+            let waited = driver.clock().now().saturating_since(began_at);
             if let Some(last_words) = last_words {
                 last_words.send().await;
             }
             drop(closing);
-            topology.closed(patience.saturating_sub(waited)).await
+            driver.closed(patience.saturating_sub(waited)).await
         }
     }
 
@@ -237,7 +237,7 @@ impl<R: Runtime> Client<R> {
     #[cfg(feature = "trace")]
     #[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
     pub fn trace(&self) -> Option<Vec<u8>> {
-        self.topology().trace("asked for")
+        self.driver().trace("asked for")
     }
 
     /// The options that the client was made with. Passwords in them do not show.
@@ -418,12 +418,12 @@ impl<R: Runtime> Client<R> {
 
     /// What is known of the servers: the type of the deployment, and a description of each.
     pub fn description(&self) -> Arc<TopologyDescription> {
-        self.pool.topology().description()
+        self.pool.driver().description()
     }
 
     /// The servers of the deployment, each with its description and the counts of its pool.
     pub fn servers(&self) -> Vec<ServerStatus> {
-        self.pool.topology().servers()
+        self.pool.driver().servers()
     }
 
     /// The first host of the connection string.
@@ -472,8 +472,8 @@ impl<R: Runtime> Builder<R, Client<R>> {
 impl Metrics {
     /// Records what has become of the client's pools since the last time.
     pub fn record<R: Runtime>(&mut self, client: &Client<R>) {
-        self.record_pools(client.topology().pool_figures());
-        if client.topology().watches_holders() {
+        self.record_pools(client.driver().pool_figures());
+        if client.driver().watches_holders() {
             self.record_holders(&client.in_use());
         }
     }

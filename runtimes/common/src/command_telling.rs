@@ -10,13 +10,13 @@ use cmap_core::server::{CommandEvent, SentCommand};
 use cmap_core::time::Instant;
 
 use crate::document::Reply;
-use crate::driver::Topology;
+use crate::driver::Driver;
 use crate::error::CommandErrorKind;
 use crate::runtime::Runtime;
 
 /// A command whose start was told. If its future is dropped half-way, it has failed.
 pub(crate) struct CommandTelling<R: Runtime> {
-    topology: Arc<Topology<R>>,
+    driver: Arc<Driver<R>>,
     address: Arc<ServerAddress>,
     sent: Arc<SentCommand>,
     started_at: Instant,
@@ -27,18 +27,18 @@ pub(crate) struct CommandTelling<R: Runtime> {
 
 impl<R: Runtime> CommandTelling<R> {
     pub(crate) fn begin(
-        topology: &Arc<Topology<R>>,
+        driver: &Arc<Driver<R>>,
         address: &Arc<ServerAddress>,
         sent: SentCommand,
         document: RawDocumentBuf,
     ) -> Self {
-        let (topology, address, sent) = (Arc::clone(topology), Arc::clone(address), Arc::new(sent));
-        let started_at = topology.clock().now();
+        let (driver, address, sent) = (Arc::clone(driver), Arc::clone(address), Arc::new(sent));
+        let started_at = driver.clock().now();
         #[cfg(feature = "tracing")]
         let span = crate::events::spans::of_command(&address, &sent);
-        topology.tell_command(&address, CommandEvent::CommandStarted { sent: Arc::clone(&sent), document });
+        driver.tell_command(&address, CommandEvent::CommandStarted { sent: Arc::clone(&sent), document });
         Self {
-            topology,
+            driver,
             address,
             sent,
             started_at,
@@ -76,11 +76,11 @@ impl<R: Runtime> CommandTelling<R> {
 
     fn tell(&mut self, event: CommandEvent) {
         self.is_over = true;
-        self.topology.tell_command(&self.address, event);
+        self.driver.tell_command(&self.address, event);
     }
 
     fn duration(&self) -> std::time::Duration {
-        self.topology.clock().now().saturating_since(self.started_at)
+        self.driver.clock().now().saturating_since(self.started_at)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::command_limit::{self, TimeLimit};
 use crate::command_telling::{self, CommandTelling};
 use crate::deadline::Limit;
 use crate::document::{IntoCommand, IntoRequest, Reply, Request};
-use crate::driver::{Delivery, Topology};
+use crate::driver::{Delivery, Driver};
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
 use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
@@ -32,7 +32,7 @@ use crate::watch::Tag;
 /// closed instead of reused (CMAP-11). So is one on which more than the reply came. Until then it refuses further commands:
 /// what nobody asked for could be taken for their replies. The reply itself is good.
 pub struct Connection<R: Runtime> {
-    topology: Arc<Topology<R>>,
+    driver: Arc<Driver<R>>,
     handle: Handle,
     /// There until the connection is dropped.
     socket: Option<Box<Socket<R::Stream>>>,
@@ -57,9 +57,9 @@ enum Stage {
 
 impl<R: Runtime> Connection<R> {
     #[inline]
-    pub(crate) fn new(topology: Arc<Topology<R>>, delivery: Delivery<R::Stream>) -> Self {
+    pub(crate) fn new(driver: Arc<Driver<R>>, delivery: Delivery<R::Stream>) -> Self {
         Self {
-            topology,
+            driver,
             handle: delivery.connection,
             socket: Some(delivery.socket),
             stage: Stage::BetweenCommands,
@@ -70,7 +70,7 @@ impl<R: Runtime> Connection<R> {
     /// Notes who holds it, where that is noted.
     #[inline(always)]
     pub(crate) fn noted(mut self, tag: Tag) -> Self {
-        if self.topology.watches_holders() {
+        if self.driver.watches_holders() {
             self.socket.iter_mut().for_each(|socket| socket.tag = tag);
         }
         self
@@ -175,7 +175,7 @@ impl<R: Runtime> Connection<R> {
     /// Those of [`run_command`](Self::run_command).
     pub async fn exchange(&mut self, command: impl IntoRequest) -> Result<Reply<'_>, CommandError> {
         let request = self.request(command)?;
-        self.perform(&request.command(), self.topology.command_limit()).await
+        self.perform(&request.command(), self.driver.command_limit()).await
     }
 
     /// The same with a limit of the caller's, as [`run_command_within`](Self::run_command_within) takes it.
@@ -188,7 +188,7 @@ impl<R: Runtime> Connection<R> {
         limit: impl Into<Limit>,
     ) -> Result<Reply<'_>, CommandError> {
         let request = self.request(command)?;
-        let limit = self.topology.left(limit.into()).map(TimeLimit::Caller);
+        let limit = self.driver.left(limit.into()).map(TimeLimit::Caller);
         self.perform(&request.command(), limit).await
     }
 
@@ -239,7 +239,7 @@ impl<R: Runtime> Connection<R> {
 
     pub(crate) fn shared_address(&self) -> &Arc<ServerAddress> {
         // The socket is there until the connection is dropped.
-        self.socket.as_ref().map_or_else(|| self.topology.address(), |socket| &socket.address)
+        self.socket.as_ref().map_or_else(|| self.driver.address(), |socket| &socket.address)
     }
 
     /// What the server said of itself when the connection was established.
@@ -279,7 +279,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     pub(crate) fn set_purpose(&self, purpose: Purpose) {
-        self.topology.set_purpose(self.handle, purpose);
+        self.driver.set_purpose(self.handle, purpose);
     }
 
     /// Runs a command that has all its fields, but for the time that the server is told. It belongs to `operation`, by number.
@@ -289,7 +289,7 @@ impl<R: Runtime> Connection<R> {
         limit: Option<TimeLimit>,
         operation: Option<u64>,
     ) -> Result<Reply<'_>, CommandError> {
-        let limited = command_limit::apply(limit, command, || self.topology.min_round_trip_time(self.handle));
+        let limited = command_limit::apply(limit, command, || self.driver.min_round_trip_time(self.handle));
         let ran = match limited {
             Ok(command) => self.run_as_it_is(&command, limit, operation).await,
             Err(kind) => Err(kind),
@@ -312,9 +312,9 @@ impl<R: Runtime> Connection<R> {
     }
 
     async fn run(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
-        let mut command = command_limit::apply(limit, command, || self.topology.min_round_trip_time(self.handle))?;
+        let mut command = command_limit::apply(limit, command, || self.driver.min_round_trip_time(self.handle))?;
         let reads = ReadsBy::of_connection(self.selector.as_deref());
-        let defaults = self.topology.command_defaults();
+        let defaults = self.driver.command_defaults();
         if defaults.is_none() && reads == ReadsBy::Client {
             return self.run_as_it_is(&command, limit, None).await;
         }
@@ -338,10 +338,10 @@ impl<R: Runtime> Connection<R> {
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
-        let spares = self.topology.spares();
+        let spares = self.driver.spares();
         socket.prepare(command, spares)?;
         self.stage = Stage::UnderWay;
-        let is_followed = self.topology.follows_commands();
+        let is_followed = self.driver.follows_commands();
         let telling = is_followed.then(|| self.begin_following(command, operation)).flatten();
         let ended = command_telling::in_span(telling.as_deref(), self.carry_out(command, limit)).await;
         if is_followed {
@@ -353,11 +353,11 @@ impl<R: Runtime> Connection<R> {
     /// Notes and tells the start of a command, as far as that is wanted.
     #[cold]
     fn begin_following(&self, command: &Command<'_>, operation: Option<u64>) -> Option<Box<CommandTelling<R>>> {
-        if self.topology.watches_holders() {
+        if self.driver.watches_holders() {
             let name = command.body.iter_elements().next().and_then(Result::ok);
-            self.topology.note_command(self.handle, name.as_ref().map_or("", |name| name.key().as_str()));
+            self.driver.note_command(self.handle, name.as_ref().map_or("", |name| name.key().as_str()));
         }
-        self.topology.has_command_events().then(|| self.begin_telling(command, operation)).flatten()
+        self.driver.has_command_events().then(|| self.begin_telling(command, operation)).flatten()
     }
 
     #[cold]
@@ -367,8 +367,8 @@ impl<R: Runtime> Connection<R> {
         command: &Command<'_>,
         ended: &Result<(), CommandErrorKind>,
     ) {
-        if self.topology.watches_holders() {
-            self.topology.note_end_of_command(self.handle);
+        if self.driver.watches_holders() {
+            self.driver.note_end_of_command(self.handle);
         }
         if let Some(telling) = telling {
             telling.end(ended, self.last_reply().filter(|_| command.acknowledged));
@@ -378,15 +378,15 @@ impl<R: Runtime> Connection<R> {
     /// Sends a command that is prepared, and reads its reply.
     async fn carry_out(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
-        let spares = self.topology.spares();
+        let spares = self.driver.spares();
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
-        let (topology, handle) = (&self.topology, self.handle);
-        let replies = || note_reply(topology, handle);
+        let (driver, handle) = (&self.driver, self.handle);
+        let replies = || note_reply(driver, handle);
         let exchange = async {
             socket.send(spares).await.map_err(CommandErrorKind::Network)?;
             if command.acknowledged { socket.receive::<R>(spares, replies).await } else { Ok(()) }
         };
-        limited(&self.topology, &address, &abort, limit, exchange).await?;
+        limited(&self.driver, &address, &abort, limit, exchange).await?;
         if command.acknowledged {
             return self.end_reply();
         }
@@ -403,7 +403,7 @@ impl<R: Runtime> Connection<R> {
         let sent = SentCommand::new(command, operation, id, said.connection_id, said.service_id);
         let sent = sent.with_request_id(protocol.last_request_id());
         let document = sent.document(command, protocol.api_declaration());
-        Some(Box::new(CommandTelling::begin(&self.topology, &socket.address, sent, document)))
+        Some(Box::new(CommandTelling::begin(&self.driver, &socket.address, sent, document)))
     }
 
     /// Has the cursor ended that the next command makes, if that is given up while it runs.
@@ -422,16 +422,16 @@ impl<R: Runtime> Connection<R> {
     }
 
     async fn receive_next(&mut self) -> Result<(), CommandErrorKind> {
-        self.receive_within(self.topology.command_limit()).await
+        self.receive_within(self.driver.command_limit()).await
     }
 
     async fn receive_within(&mut self, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         self.stage = Stage::UnderWay;
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
-        let (topology, handle) = (&self.topology, self.handle);
-        let receive = socket.receive::<R>(topology.spares(), || note_reply(topology, handle));
-        limited(&self.topology, &address, &abort, limit, receive).await?;
+        let (driver, handle) = (&self.driver, self.handle);
+        let receive = socket.receive::<R>(driver.spares(), || note_reply(driver, handle));
+        limited(&self.driver, &address, &abort, limit, receive).await?;
         self.end_reply()
     }
 
@@ -442,7 +442,7 @@ impl<R: Runtime> Connection<R> {
         let reply = CommandReply::read(socket.reply()?);
         // What a reply says of the server counts whether or not the command succeeded (SDAM-13).
         if let Some(error) = OperationError::of_reply(&reply) {
-            self.topology.handle_operation_failed(self.handle, error);
+            self.driver.handle_operation_failed(self.handle, error);
         }
         reply.failure().map_or(Ok(()), |refusal| Err(CommandErrorKind::Server(Box::new(refusal))))
     }
@@ -466,22 +466,22 @@ impl<R: Runtime> Connection<R> {
             && self.stage == Stage::UnderWay
             && socket.is_sent()
         {
-            let (topology, handle) = (Arc::clone(&self.topology), self.handle);
-            let given_up = Self { topology, handle, socket: Some(socket), stage: Stage::UnderWay, selector: None };
-            return unread_cursor::end(*duty, given_up, self.topology.clock().runtime());
+            let (driver, handle) = (Arc::clone(&self.driver), self.handle);
+            let given_up = Self { driver, handle, socket: Some(socket), stage: Stage::UnderWay, selector: None };
+            return unread_cursor::end(*duty, given_up, self.driver.clock().runtime());
         }
         let condition = match self.stage {
             Stage::BetweenCommands | Stage::WithMoreToDo => Condition::Usable,
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
         };
-        socket.give_back(self.topology.spares());
-        self.topology.check_in(self.handle, socket, condition);
+        socket.give_back(self.driver.spares());
+        self.driver.check_in(self.handle, socket, condition);
     }
 
     /// Says where a command failed, and tells the server's side of it.
     fn failed(&self, kind: CommandErrorKind) -> CommandError {
         if let Some(fault) = kind.fault() {
-            self.topology.handle_operation_failed(self.handle, OperationError::new(fault, Cause::of(&kind)));
+            self.driver.handle_operation_failed(self.handle, OperationError::new(fault, Cause::of(&kind)));
         }
         CommandError { kind, address: Arc::clone(self.shared_address()), connection_id: self.id() }
     }
@@ -489,13 +489,13 @@ impl<R: Runtime> Connection<R> {
 
 /// `work` at a connection, within `limit`, unless it is cut off.
 async fn limited<R: Runtime>(
-    topology: &Arc<Topology<R>>,
+    driver: &Arc<Driver<R>>,
     address: &Arc<ServerAddress>,
     abort: &Arc<Abort>,
     limit: Option<TimeLimit>,
     work: impl Future<Output = Result<(), CommandErrorKind>>,
 ) -> Result<(), CommandErrorKind> {
-    let limited = topology.limit(limit.map(TimeLimit::duration), abort);
+    let limited = driver.limit(limit.map(TimeLimit::duration), abort);
     let outcome = abort.during(work).await;
     drop(limited);
     match (outcome, limit) {
@@ -510,9 +510,9 @@ async fn limited<R: Runtime>(
 
 /// The first byte of a reply has come.
 #[inline]
-fn note_reply<R: Runtime>(topology: &Topology<R>, connection: Handle) {
-    if topology.watches_uses() {
-        topology.note_reply(connection);
+fn note_reply<R: Runtime>(driver: &Driver<R>, connection: Handle) {
+    if driver.watches_uses() {
+        driver.note_reply(connection);
     }
 }
 
@@ -520,7 +520,7 @@ impl<R: Runtime> Drop for Connection<R> {
     fn drop(&mut self) {
         if let Some(socket) = self.socket.take() {
             if self.stage == Stage::BetweenCommands {
-                self.topology.check_in(self.handle, socket, Condition::Usable);
+                self.driver.check_in(self.handle, socket, Condition::Usable);
             } else {
                 self.check_in_the_long_way(socket);
             }

@@ -16,7 +16,7 @@ use crate::builder::{Builder, Monitored};
 use crate::check_out::CheckOut;
 use crate::cursor::Doomed;
 use crate::deadline::{Deadline, Limit, without_zero};
-use crate::driver::{Closing, Topology};
+use crate::driver::{Closing, Driver};
 use crate::error::{ClientError, RotationError, RuntimeGone, WarmUpError};
 use crate::events::Subscription;
 use crate::operation::Context;
@@ -79,18 +79,18 @@ struct Owner<R: Runtime> {
 }
 
 impl<R: Runtime> Pool<R> {
-    pub(crate) fn new(topology: Arc<Topology<R>>, options: ClientOptions, warnings: Vec<Warning>, seed: u64) -> Self {
+    pub(crate) fn new(driver: Arc<Driver<R>>, options: ClientOptions, warnings: Vec<Warning>, seed: u64) -> Self {
         // CSOT-1: zero sets no limit.
         let timeout = without_zero(options.timeout);
         let sessions = Arc::new(Sessions::new(options.pool.load_balanced, seed));
         let (pauses, chores, policy) = (Arc::default(), Arc::default(), RetryPolicy::of_client(&options));
         let doomed = Doomed::default();
-        let context = Arc::new(Context { topology, sessions, pauses, chores, doomed, policy, timeout });
+        let context = Arc::new(Context { driver, sessions, pauses, chores, doomed, policy, timeout });
         Self { owner: Arc::new(Owner { context, options, warnings }) }
     }
 
-    pub(crate) fn topology(&self) -> &Arc<Topology<R>> {
-        &self.owner.context.topology
+    pub(crate) fn driver(&self) -> &Arc<Driver<R>> {
+        &self.owner.context.driver
     }
 
     pub(crate) fn context(&self) -> &Arc<Context<R>> {
@@ -119,7 +119,7 @@ impl<R: Runtime> Pool<R> {
     #[inline]
     #[track_caller]
     pub fn check_out(&self) -> CheckOut<'_, R> {
-        CheckOut::new(&self.owner.context.topology)
+        CheckOut::new(&self.owner.context.driver)
     }
 
     /// Checks out a connection, but within a [`Duration`] or before a [`Deadline`] instead of for timeoutMS; `None` sets no
@@ -127,7 +127,7 @@ impl<R: Runtime> Pool<R> {
     /// well.
     #[track_caller]
     pub fn check_out_within(&self, limit: impl Into<Limit>) -> CheckOut<'_, R> {
-        CheckOut::within(&self.owner.context.topology, limit.into()).by_caller()
+        CheckOut::within(&self.owner.context.driver, limit.into()).by_caller()
     }
 
     #[track_caller]
@@ -138,24 +138,24 @@ impl<R: Runtime> Pool<R> {
 
     #[track_caller]
     pub(crate) fn check_out_for_within(&self, criteria: Criteria, limit: Limit) -> CheckOut<'_, R> {
-        CheckOut::of(&self.owner.context.topology, criteria, limit).by_caller()
+        CheckOut::of(&self.owner.context.driver, criteria, limit).by_caller()
     }
 
     /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.
     pub fn deadline(&self, limit: Duration) -> Deadline {
-        Deadline::within(self.owner.context.topology.clock().runtime(), limit)
+        Deadline::within(self.owner.context.driver.clock().runtime(), limit)
     }
 
     /// The time that an operation has left; zero when it is over.
     pub fn time_left(&self, deadline: Deadline) -> Duration {
-        deadline.left(self.owner.context.topology.clock().runtime())
+        deadline.left(self.owner.context.driver.clock().runtime())
     }
 
     /// The server answers: connections are given out and established from now on (CMAP-18). Does nothing unless the pool
     /// is paused.
     pub fn ready(&self) {
         // Refused only if there is a monitor, which this pool does not have.
-        let _ = self.owner.context.topology.ready();
+        let _ = self.owner.context.driver.ready();
     }
 
     /// Makes all connections stale (CMAP-37 to CMAP-43), or those of one service behind a load balancer (LB-8). Without
@@ -164,7 +164,7 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// A service was named for a pool that is not load-balanced, or none for one that is.
     pub fn clear(&self, clear: Clear) -> Result<(), ApiMisuse> {
-        self.owner.context.topology.clear(clear)
+        self.owner.context.driver.clear(clear)
     }
 
     /// Gives the pool new limits: waiters are served at once where there is room now; where there are too many connections,
@@ -174,26 +174,26 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// A limit has a value that it cannot have beside the others. Then nothing has changed.
     pub fn resize(&self, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
-        self.owner.context.topology.resize(limits.into())
+        self.owner.context.driver.resize(limits.into())
     }
 
     /// Replaces all connections, evenly over a time: those in use when they come back, and never so many at once that
     /// fewer than minPoolSize are left. For new certificates, or after a balancer got another host.
     pub fn retire_all(&self, over: Duration) {
-        self.owner.context.topology.retire_all(over);
+        self.owner.context.driver.retire_all(over);
     }
 
     /// Lets the pool forget the connection of a key, which is not used any more. Its check-outs that
     /// wait for the connection go on waiting for it.
     pub fn end_affinity(&self, key: AffinityKey) {
-        self.owner.context.topology.end_affinity(key);
+        self.owner.context.driver.end_affinity(key);
     }
 
     /// Call this when the process goes on after a freeze that its clock has not counted: every connection that is available
     /// now is checked for life before its next use. A suspension of the machine is noticed without it, as soon as the
     /// pool has something to do by itself; a call makes sure of it before the next check-out.
     pub fn resume(&self) {
-        self.owner.context.topology.resume();
+        self.owner.context.driver.resume();
     }
 
     /// Replaces the credential of all connections, as
@@ -204,7 +204,7 @@ impl<R: Runtime> Pool<R> {
     pub async fn set_credential(&self, credential: Option<Credential>) -> Result<(), RotationError> {
         let patience = TopologyOptions::of_client(self.options()).server_selection_timeout;
         // Boxed, so that the futures of callers stay small.
-        Box::pin(Arc::clone(self.topology()).set_credential(credential, patience)).await
+        Box::pin(Arc::clone(self.driver()).set_credential(credential, patience)).await
     }
 
     /// Waits until as many connections are established; `None` means minPoolSize. As [`Client::warm_up`](crate::Client::warm_up),
@@ -226,10 +226,10 @@ impl<R: Runtime> Pool<R> {
         connections: Option<u32>,
         limit: Limit,
     ) -> Result<Vec<ServerAddress>, WarmUpError> {
-        let topology = Arc::clone(self.topology());
-        let (criteria, limit) = (Criteria { selector, ..Criteria::default() }, topology.left(limit));
+        let driver = Arc::clone(self.driver());
+        let (criteria, limit) = (Criteria { selector, ..Criteria::default() }, driver.left(limit));
         // Boxed, so that the futures of callers stay small.
-        Box::pin(topology.warm_up(criteria, connections, limit)).await
+        Box::pin(driver.warm_up(criteria, connections, limit)).await
     }
 
     /// Adds an identity, as [`Client::add_identity`](crate::Client::add_identity) does.
@@ -237,23 +237,23 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// The credential contradicts itself, or this build cannot log in by its mechanism.
     pub fn add_identity(&self, credential: Credential) -> Result<IdentityId, ClientError> {
-        self.topology().add_identity(credential)
+        self.driver().add_identity(credential)
     }
 
     /// Removes an identity, as [`Client::remove_identity`](crate::Client::remove_identity) does.
     pub fn remove_identity(&self, identity: IdentityId) {
-        self.topology().remove_identity(identity);
+        self.driver().remove_identity(identity);
     }
 
     /// Connections that have an older credential than [`set_credential`](Self::set_credential) has set.
     pub fn outdated_connections(&self) -> u32 {
-        self.topology().outdated_connections()
+        self.driver().outdated_connections()
     }
 
     /// Closes the pool for good (CMAP-20): available connections are closed, every waiter fails, and no connection is
     /// checked out any more. Connections in use are closed when they come back.
     pub fn close(&self) {
-        self.owner.context.topology.close();
+        self.owner.context.driver.close();
     }
 
     /// Closes the pool, if it is not closed, and waits for at most `patience` until its last connection came back; then
@@ -264,9 +264,9 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// The pool's runtime has ended.
     pub fn closed(&self, patience: Duration) -> impl Future<Output = Result<u32, RuntimeGone>> + Send + use<R> {
-        self.owner.context.topology.close();
-        let topology = Arc::clone(&self.owner.context.topology);
-        async move { topology.closed(patience).await }
+        self.owner.context.driver.close();
+        let driver = Arc::clone(&self.owner.context.driver);
+        async move { driver.closed(patience).await }
     }
 
     /// The options that the pool was made with. Passwords in them do not show.
@@ -276,57 +276,57 @@ impl<R: Runtime> Pool<R> {
 
     /// Whether the pool is paused, ready or closed.
     pub fn state(&self) -> PoolState {
-        self.owner.context.topology.state()
+        self.owner.context.driver.state()
     }
 
     /// The pool's counts.
     pub fn stats(&self) -> Stats {
-        self.owner.context.topology.stats()
+        self.owner.context.driver.stats()
     }
 
     /// Who holds connections, the longest use first: which, since when, and for what; with
     /// [`Builder::watch_holders`] also by which label, from which place in the source, and with which last command.
     pub fn in_use(&self) -> Vec<Holder> {
-        self.topology().in_use()
+        self.driver().in_use()
     }
 
     /// The check-outs that wait: those for a server, then those for a connection to each, in the order in which they are
     /// served.
     pub fn waiting(&self) -> Vec<WaitingCheckOut> {
-        self.topology().waiting()
+        self.driver().waiting()
     }
 
     /// All that the client does at this moment: a value to serialise, which displays as a table.
     pub fn status(&self) -> ClientStatus {
-        self.topology().status(self.options())
+        self.driver().status(self.options())
     }
 
     /// What has happened since the start, to be compared with [what comes later](Statistics::since): totals, high-water marks and,
     /// with [`Builder::watch_holders`], how long it all took. Taken from the state, so that no event can be missed.
     pub fn statistics(&self) -> Statistics {
-        self.topology().statistics()
+        self.driver().statistics()
     }
 
     /// What uses of connections took, by label, the slowest of them, and those that are not over; empty unless
     /// [`Builder::slow_use_limit`] is set. A client that is closed tells it to the log.
     pub fn uses(&self) -> UseReport {
-        self.topology().uses()
+        self.driver().uses()
     }
 
     /// A label for [many check-outs](crate::CheckOut::labelled), with the text that [`CheckOut::label`](crate::CheckOut::label)
     /// takes.
     pub fn label(&self, text: impl AsRef<str>) -> Label {
-        self.topology().new_label(text.as_ref())
+        self.driver().new_label(text.as_ref())
     }
 
     /// How often a check-out had a label that there was no room for, since 128 others were known.
     pub fn folded_labels(&self) -> u64 {
-        self.topology().folded_labels()
+        self.driver().folded_labels()
     }
 
     /// The server's address.
     pub fn address(&self) -> &ServerAddress {
-        self.owner.context.topology.address()
+        self.owner.context.driver.address()
     }
 
     /// Adds a library that wraps this one to the pool's name in the server's logs, for connections yet to come (HS-14).
@@ -334,12 +334,12 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// A part contains the character that separates libraries.
     pub fn append_metadata(&self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
-        self.topology().append_metadata(name, version, platform)
+        self.driver().append_metadata(name, version, platform)
     }
 
     /// The events from now on. At most `capacity` unread ones are kept.
     pub fn subscribe(&self, capacity: usize) -> Subscription {
-        self.owner.context.topology.subscribe(capacity)
+        self.owner.context.driver.subscribe(capacity)
     }
 }
 
@@ -361,14 +361,14 @@ impl<R: Runtime> Clone for Pool<R> {
 
 impl<R: Runtime> Drop for Owner<R> {
     fn drop(&mut self) {
-        let (pauses, chores, topology) = (&self.context.pauses, &self.context.chores, &self.context.topology);
+        let (pauses, chores, driver) = (&self.context.pauses, &self.context.chores, &self.context.driver);
         pauses.close();
         if chores.under_way() == 0 {
-            return topology.close();
+            return driver.close();
         }
         // The clean-up that has begun needs connections.
-        let (chores, begun, closing) = (Arc::clone(chores), chores.begun(), Closing(Arc::clone(topology)));
-        topology.clock().runtime().spawn(async move {
+        let (chores, begun, closing) = (Arc::clone(chores), chores.begun(), Closing(Arc::clone(driver)));
+        driver.clock().runtime().spawn(async move {
             chores.ended(begun).await;
             drop(closing);
         });

@@ -55,7 +55,7 @@ impl<R: Runtime> Fetching<R> {
         let state = State { work, fetched, has_ended: false, is_given_up: false, chore, task, reader };
         let state = Arc::new(Mutex::new(state));
         let task = Task(Arc::clone(&state));
-        context.topology.clock().runtime().spawn(async move { poll_fn(|cx| task.poll(cx)).await });
+        context.driver.clock().runtime().spawn(async move { poll_fn(|cx| task.poll(cx)).await });
         Err(Self { context, state })
     }
 

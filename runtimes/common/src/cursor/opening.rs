@@ -127,7 +127,7 @@ async fn open<R: Runtime, S>(
     if !are_own && server.max_wire_version < TAKES_COMMENT {
         options.comment = None;
     }
-    let is_load_balanced = context.topology.description().topology_type == TopologyType::LoadBalanced;
+    let is_load_balanced = context.driver.description().topology_type == TopologyType::LoadBalanced;
     let cursor = ServerCursor {
         id: reply.id,
         database: reply.database,

@@ -45,7 +45,7 @@ pub(super) fn begin<R: Runtime>(context: &Context<R>, work: impl Future<Output =
     let mut work = Box::pin(work);
     let first = pin!(&mut work).poll(&mut TaskContext::from_waker(Waker::noop()));
     if first.is_pending() {
-        context.topology.clock().runtime().spawn(work);
+        context.driver.clock().runtime().spawn(work);
     }
 }
 
@@ -54,7 +54,7 @@ impl<R: Runtime> Reaper<R> {
         loop {
             let selector = ServerSelector::Pinned(Arc::clone(&self.server));
             let criteria = Criteria { selector, ..Criteria::default() };
-            let connection = CheckOut::of(&self.context.topology, criteria, Limit::Within(PATIENCE)).await;
+            let connection = CheckOut::of(&self.context.driver, criteria, Limit::Within(PATIENCE)).await;
             // Servers end idle cursors by themselves.
             let Ok(connection) = connection else { return };
             let mut connection = Some(connection);

@@ -7,7 +7,7 @@ use cmap_core::pool::{CheckOutRequest, CheckedIn, Condition, Handle};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria};
 
-use super::Topology;
+use super::Driver;
 use super::state::{Answer, CheckInResult, Delivery, State};
 use super::waiters::{Found, Left};
 use super::work::Work;
@@ -24,7 +24,7 @@ pub(crate) enum Begun<S> {
     Waits(usize),
 }
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// The longest wait of a check-out for which its caller sets none.
     pub(crate) fn check_out_limit(&self) -> Option<Duration> {
         self.check_out_limit
@@ -50,7 +50,7 @@ impl<R: Runtime> Topology<R> {
         };
         state.note(now, check_out, tag);
         match delivery {
-            Some(delivery) if state.machine.is_drained() && state.driver_comes_before(state.next_look()) => {
+            Some(delivery) if state.machine.is_drained() && state.timer_comes_before(state.next_look()) => {
                 Begun::Answered(Ok(delivery))
             }
             delivery => self.follow_check_out(state, now, check_out, delivery, cx),
@@ -101,7 +101,7 @@ impl<R: Runtime> Topology<R> {
         place
     }
 
-    /// Looks for the answer of the check-out that waits at `place`. The driver ends those whose time is up; where the home runtime stands
+    /// Looks for the answer of the check-out that waits at `place`. The timer ends those whose time is up; where the home runtime stands
     /// still, each poll does.
     #[inline(never)]
     pub(crate) fn poll_check_out(self: &Arc<Self>, place: usize, cx: &Context<'_>) -> Poll<Answer<R::Stream>> {
@@ -163,7 +163,7 @@ impl<R: Runtime> Topology<R> {
         state.note_end_of_use(now, connection, socket.tag);
         let checked_in = state.machine.check_in(now, connection, socket, condition);
         let is_done = matches!(checked_in, Ok(CheckedIn::Done)) && state.machine.is_drained();
-        if !is_done || !state.driver_comes_before(state.machine.idle_until(connection, now)) {
+        if !is_done || !state.timer_comes_before(state.machine.idle_until(connection, now)) {
             self.follow_check_in(state, now, checked_in);
         }
     }
@@ -190,7 +190,7 @@ impl<R: Runtime> Topology<R> {
         }
     }
 
-    /// Wakes the waiter that a connection was delivered to. Nothing has to be drained, and the driver need not come back earlier.
+    /// Wakes the waiter that a connection was delivered to. Nothing has to be drained, and the timer need not come back earlier.
     #[inline(always)]
     fn hand_to_waiter(
         self: &Arc<Self>,

@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Topology;
+use super::Driver;
 use crate::error::RuntimeGone;
 use crate::runtime::Runtime;
 
 /// Closes a client when it is dropped.
-pub(crate) struct Closing<R: Runtime>(pub(crate) Arc<Topology<R>>);
+pub(crate) struct Closing<R: Runtime>(pub(crate) Arc<Driver<R>>);
 
 impl<R: Runtime> Drop for Closing<R> {
     fn drop(&mut self) {
@@ -20,14 +20,14 @@ impl<R: Runtime> Drop for Closing<R> {
 
 /// Waits until the last connection of a closed client came back.
 pub(super) struct LastConnection<'a, R: Runtime> {
-    topology: &'a Arc<Topology<R>>,
+    driver: &'a Arc<Driver<R>>,
     /// The place of its waker.
     place: Option<usize>,
 }
 
 impl<'a, R: Runtime> LastConnection<'a, R> {
-    pub(super) fn of(topology: &'a Arc<Topology<R>>) -> Self {
-        Self { topology, place: None }
+    pub(super) fn of(driver: &'a Arc<Driver<R>>) -> Self {
+        Self { driver, place: None }
     }
 }
 
@@ -35,7 +35,7 @@ impl<R: Runtime> Future for LastConnection<'_, R> {
     type Output = Result<u32, RuntimeGone>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.topology.lock();
+        let mut state = self.driver.lock();
         if state.runtime_gone {
             return Poll::Ready(Err(RuntimeGone));
         }
@@ -61,7 +61,7 @@ impl<R: Runtime> Future for LastConnection<'_, R> {
 
 impl<R: Runtime> Drop for LastConnection<'_, R> {
     fn drop(&mut self) {
-        let waker = self.place.and_then(|place| self.topology.lock().closing.try_remove(place));
+        let waker = self.place.and_then(|place| self.driver.lock().closing.try_remove(place));
         drop(waker);
     }
 }

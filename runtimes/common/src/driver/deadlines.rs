@@ -1,6 +1,6 @@
 //! The time limits of the operations and establishments at connections.
 //!
-//! One timer, the driver's, serves them all: commands need none of their own, which only their home runtime could run.
+//! One timer serves them all: commands need none of their own, which only their home runtime could run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use cmap_core::pool::{self, CheckOutError, Event as PoolEvent, Handle, HeldBy, P
 use cmap_core::server::{ServerId, ServerType};
 use cmap_core::time::Instant;
 
-use super::Topology;
+use super::Driver;
 use super::state::{Activity, State};
 use crate::runtime::Runtime;
 use crate::socket::Socket;
@@ -20,7 +20,7 @@ use crate::watch::{
     WaitsFor, Who, shown,
 };
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// Whether it is noted who asks.
     #[inline]
     pub(crate) fn watches_holders(&self) -> bool {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cmap_core::options::{ConnectionStringError, Credential};
 use cmap_core::pool::IdentityId;
 
-use super::Topology;
+use super::Driver;
 use crate::builder::check_mechanism;
 use crate::error::ClientError;
 use crate::runtime::Runtime;
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// Adds an identity with this credential, which its first connection will prove.
     pub(crate) fn add_identity(self: &Arc<Self>, credential: Credential) -> Result<IdentityId, ClientError> {
         credential.check().map_err(ConnectionStringError::from)?;

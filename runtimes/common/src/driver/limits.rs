@@ -1,10 +1,10 @@
-//! Limits of time on what waits. The driver's timer serves them all, so that any task of any runtime can wait.
+//! Limits of time on what waits. One timer serves them all, so that any task of any runtime can wait.
 
 use std::future::Future;
 use std::task::Waker;
 use std::time::Duration;
 
-use super::Topology;
+use super::Driver;
 use super::deadlines::Entry;
 use crate::runtime::Runtime;
 use crate::socket::abort::{Abort, AbortReason};
@@ -12,12 +12,12 @@ use crate::sync::Arc;
 
 /// A limit on what goes on at a connection. Dropping it lifts the limit.
 pub(crate) struct Limited<'a, R: Runtime> {
-    topology: &'a Topology<R>,
+    driver: &'a Driver<R>,
     abort: Arc<Abort>,
     entry: Entry,
 }
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// Aborts what goes on after `limit`, or at once if no task will ever do that; `None` means never.
     pub(crate) fn limit(self: &Arc<Self>, limit: Option<Duration>, abort: &Arc<Abort>) -> Option<Limited<'_, R>> {
         let at = self.clock.deadline(limit)?;
@@ -33,7 +33,7 @@ impl<R: Runtime> Topology<R> {
         if is_first {
             self.alarm.ring();
         }
-        Some(Limited { topology: self, abort: Arc::clone(abort), entry })
+        Some(Limited { driver: self, abort: Arc::clone(abort), entry })
     }
 
     /// The output of `work`, unless `limit` passes or the client's runtime ends before.
@@ -52,7 +52,7 @@ impl<R: Runtime> Topology<R> {
 
 impl<R: Runtime> Drop for Limited<'_, R> {
     fn drop(&mut self) {
-        self.topology.lock().deadlines.remove(self.entry);
+        self.driver.lock().deadlines.remove(self.entry);
         // A limit that passed when its work was just done in time must not abort what comes next.
         self.abort.forget_timeout();
     }

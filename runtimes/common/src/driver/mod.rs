@@ -5,7 +5,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `mod` | what happens at connections, the driver's calls, the end |
+//! | `mod` | what happens at connections, the timer's calls, the end |
 //! | `callers` | check-outs and check-ins |
 //! | `state` | what the mutex guards, and the driving rule |
 //! | `work` | what a call leaves to be done without the lock |
@@ -85,7 +85,7 @@ use crate::socket::abort::AbortReason;
 use crate::socket::spares::SharedSpares;
 use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub(crate) struct Topology<R: Runtime> {
+pub(crate) struct Driver<R: Runtime> {
     /// The first seed, which stands for all servers where there is no other.
     address: Arc<ServerAddress>,
     clock: Clock<R>,
@@ -117,10 +117,10 @@ pub struct ServerStatus {
 /// What a call leaves to be done without the lock, with the duty to tell its events.
 struct Unfinished<R: Runtime> {
     work: Work<R>,
-    delivery: Option<EventDelivery<Topology<R>>>,
+    delivery: Option<EventDelivery<Driver<R>>>,
 }
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// Starts to drive `machine` in the home runtime, and a monitor for each server that is to be checked.
     pub(crate) fn start(
         machine: Machine<Box<Socket<R::Stream>>>,
@@ -131,7 +131,7 @@ impl<R: Runtime> Topology<R> {
     ) -> Arc<Self> {
         let clock = settings.clock.clone();
         let state = State::new(machine, Arc::clone(&first_seed), Arc::clone(&settings), monitor_options);
-        let topology = Arc::new(Self {
+        let driver = Arc::new(Self {
             address: first_seed,
             clock: clock.clone(),
             check_out_limit: settings.check_out_limit,
@@ -144,8 +144,8 @@ impl<R: Runtime> Topology<R> {
             #[cfg(feature = "trace")]
             trigger: std::sync::OnceLock::new(),
         });
-        timer::start(&topology, clock);
-        topology
+        timer::start(&driver, clock);
+        driver
     }
 
     // What happens at connections.
@@ -161,9 +161,9 @@ impl<R: Runtime> Topology<R> {
         let _ = self.drive(|machine, _| machine.set_purpose(connection, purpose));
     }
 
-    // The driver.
+    // The timer.
 
-    /// Time has passed, or the driver was called. Returns when it has to come back.
+    /// Time has passed, or the alarm rang. Returns when the timer has to come back.
     fn handle_timeout(self: &Arc<Self>) -> Option<Instant> {
         let now = self.clock.now();
         // A reader of the log may have come since the last look.
@@ -179,10 +179,10 @@ impl<R: Runtime> Topology<R> {
         state.machine.handle_timeout(now);
         state.tell_slow_uses(now);
         state.drain(now, None, &mut work);
-        let next = state.arm_driver();
+        let next = state.arm_timer();
         drop(state);
         work.wake_all(expired);
-        // The driver is awake.
+        // The timer is awake.
         work.rings_alarm = false;
         self.finish(self.unfinished(work));
         // Afterwards, so that a server that has just joined is checked. What a finding leads to earlier rings the alarm.
@@ -329,7 +329,7 @@ impl<R: Runtime> Topology<R> {
         Some(Duration::from_secs(u64::try_from(minutes).ok()?.saturating_mul(60)))
     }
 
-    /// The servers that belong to the topology.
+    /// The servers of the deployment.
     pub(crate) fn servers(&self) -> Vec<ServerStatus> {
         let state = self.lock();
         let members = state.machine.servers().filter(|(_, server)| !server.has_left());
@@ -490,7 +490,7 @@ impl<R: Runtime> Topology<R> {
     }
 }
 
-impl<R: Runtime> Requester<R::Stream> for Topology<R> {
+impl<R: Runtime> Requester<R::Stream> for Driver<R> {
     fn handle_hello(
         self: &Arc<Self>,
         connection: Handle,
@@ -529,7 +529,7 @@ impl<R: Runtime> Requester<R::Stream> for Topology<R> {
     }
 }
 
-impl<R: Runtime> EventSource for Topology<R> {
+impl<R: Runtime> EventSource for Driver<R> {
     fn runtime(&self) -> &impl Runtime {
         self.clock.runtime()
     }
@@ -548,7 +548,7 @@ impl<R: Runtime> EventSource for Topology<R> {
     }
 }
 
-impl<R: Runtime> Drop for Topology<R> {
+impl<R: Runtime> Drop for Driver<R> {
     fn drop(&mut self) {
         self.listeners.end();
         self.alarm.ring();

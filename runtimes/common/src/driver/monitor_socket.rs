@@ -15,7 +15,7 @@ use cmap_core::time::Instant;
 use cmap_core::wire::HEADER_LEN;
 use futures_io::{AsyncRead, AsyncWrite};
 
-use super::Topology;
+use super::Driver;
 use super::member::Member;
 use crate::establish::lost;
 use crate::runtime::Runtime;
@@ -56,16 +56,16 @@ impl MonitorSocket {
     /// Opens `socket` in a task of its own, and serves it.
     pub(crate) fn begin<R: Runtime>(
         self: Arc<Self>,
-        topology: Weak<Topology<R>>,
+        driver: Weak<Driver<R>>,
         member: Arc<Member<R>>,
         socket: monitor::Socket,
     ) {
         let runtime = member.establisher.settings.clock.runtime().clone();
         runtime.spawn(async move {
-            let served = self.abort.during(self.serve(&topology, &member, socket)).await;
+            let served = self.abort.during(self.serve(&driver, &member, socket)).await;
             // A socket that was closed meanwhile is dropped.
             if let Ok((fault, cause)) = served {
-                tell(&topology, &member, |monitor, now| monitor.handle_failed(now, socket, fault, cause));
+                tell(&driver, &member, |monitor, now| monitor.handle_failed(now, socket, fault, cause));
             }
         });
     }
@@ -73,7 +73,7 @@ impl MonitorSocket {
     /// Ends with an error only.
     async fn serve<R: Runtime>(
         &self,
-        topology: &Weak<Topology<R>>,
+        driver: &Weak<Driver<R>>,
         member: &Arc<Member<R>>,
         socket: monitor::Socket,
     ) -> (Fault, Cause) {
@@ -82,7 +82,7 @@ impl MonitorSocket {
             Ok(stream) => stream,
             Err(error) => return (error.fault, Cause::of(&error)),
         };
-        tell(topology, member, |monitor, now| monitor.handle_connected(now, socket));
+        tell(driver, member, |monitor, now| monitor.handle_connected(now, socket));
         let mut buffer = [0; READ];
         let mut received = 0;
         loop {
@@ -91,7 +91,7 @@ impl MonitorSocket {
                 Ok(Next::Take(count)) => {
                     received += count;
                     let bytes = buffer.get(..count).unwrap_or_default();
-                    tell(topology, member, |monitor, now| monitor.handle_bytes(now, socket, bytes));
+                    tell(driver, member, |monitor, now| monitor.handle_bytes(now, socket, bytes));
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -127,8 +127,8 @@ impl MonitorSocket {
 }
 
 /// Something happened at one of a monitor's sockets.
-fn tell<R: Runtime>(topology: &Weak<Topology<R>>, member: &Arc<Member<R>>, call: impl FnOnce(&mut Monitor, Instant)) {
-    if let (Some(topology), Some(monitoring)) = (topology.upgrade(), &member.monitoring) {
-        monitoring.drive(&topology, member, call);
+fn tell<R: Runtime>(driver: &Weak<Driver<R>>, member: &Arc<Member<R>>, call: impl FnOnce(&mut Monitor, Instant)) {
+    if let (Some(driver), Some(monitoring)) = (driver.upgrade(), &member.monitoring) {
+        monitoring.drive(&driver, member, call);
     }
 }

@@ -1,8 +1,8 @@
 //! The monitor of a server, and its sockets: beside the topology's machine, and outside its lock.
 //!
-//! Each monitor has a mutex of its own. The driver, the tasks of its sockets and the end of the client take it; the
+//! Each monitor has a mutex of its own. The timer, the tasks of its sockets and the end of the client take it; the
 //! calls of applications don't, so that none of them waits while a hello is decoded. The topology's calls of a monitor
-//! wait in [`Monitoring::request`] for the driver, in the order in which the topology decided on them: they are noted under its
+//! wait in [`Monitoring::request`] for the timer, in the order in which the topology decided on them: they are noted under its
 //! lock. A monitor's lock is taken before the topology's, never the other way round, and never two of them; that of the requests
 //! is the last one.
 
@@ -13,7 +13,7 @@ use cmap_core::monitor::{Action, Call, Monitor, Output, Socket};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
 
-use super::Topology;
+use super::Driver;
 use super::member::Member;
 use super::monitor_socket::MonitorSocket;
 use super::state::State;
@@ -22,14 +22,14 @@ use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(super) struct Monitoring {
     state: Mutex<MonitorState>,
-    /// Calls that the topology asked for and the driver has not made yet.
+    /// Calls that the topology asked for and the timer has not made yet.
     requests: Mutex<Vec<Call>>,
 }
 
 struct MonitorState {
     monitor: Monitor,
     sockets: BTreeMap<Socket, Arc<MonitorSocket>>,
-    /// The time at which the driver comes back.
+    /// The time at which the timer comes back.
     armed: Option<Instant>,
 }
 
@@ -46,19 +46,19 @@ impl Monitoring {
         Self { state: Mutex::new(state), requests: Mutex::default() }
     }
 
-    /// Asks the driver to make a call of the monitor. Called under the topology's lock.
+    /// Asks the timer to make a call of the monitor. Called under the topology's lock.
     pub(super) fn request(&self, call: Call) {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(call);
     }
 
-    /// Run by the driver: makes the calls that were asked for, and those that are due. Returns when to come back.
+    /// Run by the timer: makes the calls that were asked for, and those that are due. Returns when to come back.
     pub(super) fn handle_timeout<R: Runtime>(
         &self,
-        topology: &Arc<Topology<R>>,
+        driver: &Arc<Driver<R>>,
         member: &Arc<Member<R>>,
     ) -> Option<Instant> {
         let calls = std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner));
-        self.drive(topology, member, |monitor, now| {
+        self.drive(driver, member, |monitor, now| {
             calls.into_iter().for_each(|call| monitor.handle_call(now, call));
             monitor.handle_timeout(now);
         });
@@ -70,26 +70,25 @@ impl Monitoring {
     /// Calls the monitor, and carries out its outputs.
     pub(super) fn drive<R: Runtime>(
         &self,
-        topology: &Arc<Topology<R>>,
+        driver: &Arc<Driver<R>>,
         member: &Arc<Member<R>>,
         call: impl FnOnce(&mut Monitor, Instant),
     ) {
-        let now = topology.clock.now();
+        let now = driver.clock.now();
         let mut chores = Chores::default();
         let mut state = self.lock();
         call(&mut state.monitor, now);
-        let ((), unfinished) =
-            topology.begin(now, |topology, now, _| state.drain(topology, member.id, now, &mut chores));
+        let ((), unfinished) = driver.begin(now, |servers, now, _| state.drain(servers, member.id, now, &mut chores));
         let is_earlier = state.rearm();
         drop(state);
         chores.wake.into_iter().for_each(Waker::wake);
         for (socket, shared) in chores.open {
-            shared.begin(Arc::downgrade(topology), Arc::clone(member), socket);
+            shared.begin(Arc::downgrade(driver), Arc::clone(member), socket);
         }
         if is_earlier {
-            topology.alarm.ring();
+            driver.alarm.ring();
         }
-        topology.finish(unfinished);
+        driver.finish(unfinished);
     }
 
     fn lock(&self) -> MutexGuard<'_, MonitorState> {
@@ -99,14 +98,14 @@ impl Monitoring {
 
 impl MonitorState {
     /// Carries out the monitor's actions, and passes its findings to the topology.
-    fn drain<R: Runtime>(&mut self, topology: &mut State<R>, server: ServerId, now: Instant, chores: &mut Chores) {
+    fn drain<R: Runtime>(&mut self, servers: &mut State<R>, server: ServerId, now: Instant, chores: &mut Chores) {
         while let Some(output) = self.monitor.poll_output() {
             match output {
                 Output::Action(action) => self.act(action, chores),
-                Output::Event(event) => topology.handle_heartbeat(now, server, event),
+                Output::Event(event) => servers.handle_heartbeat(now, server, event),
                 Output::Found(finding) => {
                     // Refused only behind a load balancer, where there is no monitor (LB-3).
-                    let _ = topology.machine.handle_check(now, server, finding);
+                    let _ = servers.machine.handle_check(now, server, finding);
                 }
             }
         }
@@ -130,7 +129,7 @@ impl MonitorState {
         }
     }
 
-    /// Whether the driver would come back later than the monitor needs it.
+    /// Whether the timer would come back later than the monitor needs it.
     fn rearm(&mut self) -> bool {
         let next = self.monitor.poll_timeout().map(|timeout| timeout.at);
         let is_earlier = next.is_some_and(|next| self.armed.is_none_or(|armed| next < armed));

@@ -6,12 +6,12 @@ use cmap_core::time::Instant;
 use cmap_core::topology::CheckOut;
 use cmap_core::trace::{Contents, Header};
 
-use super::Topology;
+use super::Driver;
 use super::state::State;
 use crate::runtime::Runtime;
 use crate::watch::Tag;
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// The file. The lock is held for a copy of the last segment only.
     pub(crate) fn trace(&self, reason: &str) -> Option<Vec<u8>> {
         let contents = self.lock().recorded()?;

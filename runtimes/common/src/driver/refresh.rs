@@ -1,6 +1,6 @@
 //! Pings on connections that have been idle for long, each in a task of its own in the home runtime.
 //!
-//! The task holds the topology weakly. The pool learns the result exactly once, whatever happens to the task.
+//! The task holds the driver weakly. The pool learns the result exactly once, whatever happens to the task.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -14,7 +14,7 @@ use cmap_core::pool::{Cause, Handle};
 use cmap_core::server::OperationError;
 use cmap_core::wire::CommandReply;
 
-use super::Topology;
+use super::Driver;
 use crate::error::{CommandErrorKind, RuntimeGone};
 use crate::establish::Requester;
 use crate::runtime::Runtime;
@@ -30,18 +30,18 @@ pub(super) struct Refresh<R: Runtime> {
 
 /// The duty to report the end of a refresh.
 struct Report<R: Runtime> {
-    topology: Weak<Topology<R>>,
+    driver: Weak<Driver<R>>,
     connection: Handle,
     done: bool,
 }
 
-/// Refreshes a connection of `topology`.
-pub(super) fn begin<R: Runtime>(topology: &Arc<Topology<R>>, refresh: Refresh<R>) {
+/// Refreshes a connection of `driver`.
+pub(super) fn begin<R: Runtime>(driver: &Arc<Driver<R>>, refresh: Refresh<R>) {
     let Refresh { connection, socket, timeout } = refresh;
-    let report = Report { topology: Arc::downgrade(topology), connection, done: false };
-    let clock = topology.clock.clone();
+    let report = Report { driver: Arc::downgrade(driver), connection, done: false };
+    let clock = driver.clock.clone();
     let until = clock.now() + timeout;
-    topology.clock.runtime().spawn(async move {
+    driver.clock.runtime().spawn(async move {
         let outcome = within(timeout, clock.sleep_until(until), ping::<R>(socket)).await;
         report.end(outcome);
     });
@@ -96,9 +96,9 @@ fn failure(kind: &CommandErrorKind) -> OperationError {
 impl<R: Runtime> Report<R> {
     fn end(mut self, outcome: Result<Box<Socket<R::Stream>>, OperationError>) {
         self.done = true;
-        match (self.topology.upgrade(), outcome) {
-            (Some(topology), Ok(socket)) => topology.handle_refreshed(self.connection, socket),
-            (Some(topology), Err(error)) => topology.handle_refresh_failed(self.connection, error),
+        match (self.driver.upgrade(), outcome) {
+            (Some(driver), Ok(socket)) => driver.handle_refreshed(self.connection, socket),
+            (Some(driver), Err(error)) => driver.handle_refresh_failed(self.connection, error),
             (None, Ok(socket)) => socket.close(),
             (None, Err(_)) => {}
         }
@@ -108,18 +108,18 @@ impl<R: Runtime> Report<R> {
 impl<R: Runtime> Drop for Report<R> {
     fn drop(&mut self) {
         if !self.done
-            && let Some(topology) = self.topology.upgrade()
+            && let Some(driver) = self.driver.upgrade()
         {
             // First, as for an establishment.
             if !std::thread::panicking() {
-                topology.handle_runtime_gone();
+                driver.handle_runtime_gone();
             }
-            topology.handle_refresh_failed(self.connection, OperationError::new(Fault::Other, Cause::of(&RuntimeGone)));
+            driver.handle_refresh_failed(self.connection, OperationError::new(Fault::Other, Cause::of(&RuntimeGone)));
         }
     }
 }
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     fn handle_refreshed(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>) {
         self.drive_with(|state, now, work| {
             state.set_own_work(connection, false);

@@ -16,7 +16,7 @@ use cmap_core::server::{ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::Criteria;
 
-use super::Topology;
+use super::Driver;
 use super::member::Member;
 use super::state::State;
 use crate::builder::check_mechanism;
@@ -25,7 +25,7 @@ use crate::runtime::Runtime;
 use crate::socket::abort::{Abort, AbortReason};
 
 /// A rotation under way. Dropping it ends it.
-struct Rotation<'a, R: Runtime>(&'a Arc<Topology<R>>);
+struct Rotation<'a, R: Runtime>(&'a Arc<Driver<R>>);
 
 /// A proof under way, in a task of the home runtime. Dropping it gives it up.
 struct Proof {
@@ -43,7 +43,7 @@ struct Outcome {
 /// The duty to leave a result, even if the runtime drops the task half-way.
 struct Leave(Arc<Outcome>);
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// Replaces the credential: first it is proven by one connection to a server that answers, for which this waits for at most
     /// `patience`. If the proof fails, nothing changes.
     pub(crate) async fn set_credential(
@@ -162,9 +162,9 @@ fn changes_users(server_type: ServerType) -> bool {
 }
 
 impl<'a, R: Runtime> Rotation<'a, R> {
-    fn begin(topology: &'a Arc<Topology<R>>) -> Self {
-        topology.lock().refused_logins.rotations += 1;
-        Self(topology)
+    fn begin(driver: &'a Arc<Driver<R>>) -> Self {
+        driver.lock().refused_logins.rotations += 1;
+        Self(driver)
     }
 }
 

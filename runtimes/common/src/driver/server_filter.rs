@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cmap_core::server::ServerDescription;
 use cmap_core::topology::{CheckOut, Criteria, ServerSelector, TopologyDescription};
 
-use super::Topology;
+use super::Driver;
 use crate::runtime::Runtime;
 
 /// Removes the servers that the user does not want.
@@ -20,7 +20,7 @@ pub(crate) struct Narrowed {
     pub(crate) description: Arc<TopologyDescription>,
 }
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// Whether the user chooses among suitable servers.
     #[inline]
     pub(crate) fn has_server_filter(&self) -> bool {

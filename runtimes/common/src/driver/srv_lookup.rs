@@ -1,6 +1,6 @@
 //! Looking up the SRV records of a client's connection string again, in a task of its own: it delays nothing else (DNS-14).
 //!
-//! The task holds the topology weakly. It ends with it, or when the client is closed, and gives up after connectTimeoutMS.
+//! The task holds the driver weakly. It ends with it, or when the client is closed, and gives up after connectTimeoutMS.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use cmap_core::pool::Cause;
 
-use super::Topology;
+use super::Driver;
 use crate::runtime::Runtime;
 use crate::socket::abort::{Abort, AbortReason};
 
@@ -29,11 +29,11 @@ impl SrvLookup {
     }
 }
 
-/// Looks up the SRV records of `name`, and hands the answer to `topology`.
-pub(super) fn begin<R: Runtime>(topology: &Arc<Topology<R>>, name: String, abort: Arc<Abort>) {
-    let (settings, clock) = (Arc::clone(&topology.settings), topology.clock.clone());
-    let until = clock.deadline(topology.settings.timeout);
-    let (topology, home) = (Arc::downgrade(topology), clock.runtime().clone());
+/// Looks up the SRV records of `name`, and hands the answer to `driver`.
+pub(super) fn begin<R: Runtime>(driver: &Arc<Driver<R>>, name: String, abort: Arc<Abort>) {
+    let (settings, clock) = (Arc::clone(&driver.settings), driver.clock.clone());
+    let until = clock.deadline(driver.settings.timeout);
+    let (driver, home) = (Arc::downgrade(driver), clock.runtime().clone());
     home.spawn(async move {
         let lookup = clock.before(until, settings.names.srv(clock.runtime(), &name));
         let Ok(answer) = abort.during(lookup).await else { return };
@@ -43,8 +43,8 @@ pub(super) fn begin<R: Runtime>(topology: &Arc<Topology<R>>, name: String, abort
             // A panic in it must not end the polling.
             records.retain(|record| catch_unwind(AssertUnwindSafe(|| filter(&record.host()))).unwrap_or(false));
         }
-        if let Some(topology) = topology.upgrade() {
-            topology.drive(|machine, now| machine.handle_srv(now, answer.map_err(|error| Cause::of(&error))));
+        if let Some(driver) = driver.upgrade() {
+            driver.drive(|machine, now| machine.handle_srv(now, answer.map_err(|error| Cause::of(&error))));
         }
     });
 }

@@ -1,6 +1,6 @@
 //! The state under the client's mutex: the core's machine, and its counterparts on this side of the sockets.
 //!
-//! Every call follows the driving rule: the machine is called, its outputs are drained, and the driver is woken if the
+//! Every call follows the driving rule: the machine is called, its outputs are drained, and the timer is woken if the
 //! next timeout has become earlier. Work that needs no lock is noted as [`Work`].
 
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ pub(crate) struct State<R: Runtime> {
     pub(crate) closing: Slab<Waker>,
     pub(super) warm_ups: WarmUps,
     pub(super) refused_logins: RefusedLogins,
-    /// The time at which the driver comes back.
+    /// The time at which the timer comes back.
     armed: Option<Instant>,
     pub(crate) runtime_gone: bool,
     /// Who asked for connections, where that is noted.
@@ -267,7 +267,7 @@ impl<R: Runtime> State<R> {
                 let options = self.monitor_options.clone().filter(|_| is_checked);
                 let monitor = options.map(|options| Monitor::new(now, Arc::clone(&address), options));
                 self.members.insert(server, Member::new(server, address, &self.settings, monitor));
-                // The driver begins to check it.
+                // The timer begins to check it.
                 work.rings_alarm = true;
             }
             MonitorCall::Call(call) => {
@@ -423,20 +423,20 @@ impl<R: Runtime> State<R> {
         wake
     }
 
-    /// Asks the machine when to come back; returns whether the driver would come later.
+    /// Asks the machine when to come back; returns whether the timer would come later.
     #[inline]
     pub(crate) fn rearm(&mut self) -> bool {
         let machine = self.machine.poll_timeout().is_some_and(|timeout| self.arm(timeout.at));
         self.arm_look() || machine
     }
 
-    /// Whether the driver comes back before `time`, or `time` is never.
+    /// Whether the timer comes back before `time`, or `time` is never.
     #[inline]
-    pub(crate) fn driver_comes_before(&self, time: Option<Instant>) -> bool {
+    pub(crate) fn timer_comes_before(&self, time: Option<Instant>) -> bool {
         time.is_none_or(|time| self.armed.is_some_and(|armed| armed <= time))
     }
 
-    /// Makes the driver come back at `next`; returns whether it would come later.
+    /// Makes the timer come back at `next`; returns whether it would come later.
     #[inline]
     pub(crate) fn arm(&mut self, next: Instant) -> bool {
         let is_earlier = self.armed.is_none_or(|armed| next < armed);
@@ -451,8 +451,8 @@ impl<R: Runtime> State<R> {
         Some((self.machine.pool_of(connection)?, connection.id()))
     }
 
-    /// Run by the driver before it sleeps. Returns when it has to wake.
-    pub(crate) fn arm_driver(&mut self) -> Option<Instant> {
+    /// Run by the timer before it sleeps. Returns when it has to wake.
+    pub(crate) fn arm_timer(&mut self) -> Option<Instant> {
         let machine = self.machine.poll_timeout().map(|timeout| timeout.at);
         self.armed = machine.into_iter().chain(self.deadlines.first()).chain(self.next_look()).min();
         self.armed

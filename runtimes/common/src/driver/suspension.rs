@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cmap_core::time::Instant;
 
-use super::Topology;
+use super::Driver;
 use crate::clock::Clock;
 use crate::machine::Machine;
 use crate::runtime::Runtime;
@@ -20,7 +20,7 @@ pub(super) struct Suspension {
     unix_time: Duration,
 }
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// The machine was suspended: has all available connections checked before their next use.
     pub(crate) fn resume(self: &Arc<Self>) {
         self.drive(Machine::resume);

@@ -39,9 +39,9 @@ impl Bench {
 
     /// Gives a turn to the task of a client that drives its machine.
     fn run_driver(&self) {
-        let mut driver = self.tasks.lock().unwrap().remove(0);
-        assert!(driver.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        self.tasks.lock().unwrap().insert(0, driver);
+        let mut timer = self.tasks.lock().unwrap().remove(0);
+        assert!(timer.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        self.tasks.lock().unwrap().insert(0, timer);
     }
 }
 
@@ -134,8 +134,8 @@ fn describe(server: &str, server_type: ServerType) -> ServerDescription {
 }
 
 /// A check finds a server so.
-fn learn(topology: &Arc<Topology<Bench>>, description: ServerDescription) {
-    topology.drive(|machine, now| {
+fn learn(driver: &Arc<Driver<Bench>>, description: ServerDescription) {
+    driver.drive(|machine, now| {
         let server = machine.servers().find(|(_, server)| server.description().address == description.address);
         let (server, _) = server.unwrap();
         machine.handle_check(now, server, Finding::Description(Box::new(description))).unwrap();
@@ -145,16 +145,16 @@ fn learn(topology: &Arc<Topology<Bench>>, description: ServerDescription) {
 #[test]
 fn no_lock_of_the_client_is_held_while_its_runtime_says_the_time() {
     let (client, bench, _) = client("a:1");
-    let topology = Arc::downgrade(client.topology());
+    let driver = Arc::downgrade(client.driver());
     let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     *bench.on_now.lock().unwrap() = Some(Arc::new(move || {
-        let topology = topology.upgrade().unwrap();
-        assert!(topology.state.try_lock().is_ok(), "the runtime is asked under the lock");
+        let driver = driver.upgrade().unwrap();
+        assert!(driver.state.try_lock().is_ok(), "the runtime is asked under the lock");
         count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }));
 
-    learn(client.topology(), describe("a:1", ServerType::Standalone));
+    learn(client.driver(), describe("a:1", ServerType::Standalone));
     let mut waits = pin!(client.check_out().into_future());
     assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -169,24 +169,24 @@ fn no_lock_of_the_client_is_held_while_its_runtime_says_the_time() {
 #[test]
 fn a_check_that_is_asked_for_after_a_cancellation_is_not_lost_to_another_thread_mon_3_mon_12() {
     let (client, ..) = client("a:1");
-    let (topology, now) = (client.topology(), client.topology().clock.now());
-    learn(topology, describe("a:1", ServerType::Standalone));
+    let (driver, now) = (client.driver(), client.driver().clock.now());
+    learn(driver, describe("a:1", ServerType::Standalone));
     let check_out = |machine: &mut Machine<_>, now| machine.check_out(now, CheckOutRequest::default()).0;
-    let (given_up, unfinished) = topology.begin(now, |state, now, _| check_out(&mut state.machine, now));
+    let (given_up, unfinished) = driver.begin(now, |state, now, _| check_out(&mut state.machine, now));
     let connection = unfinished.work.more.as_ref().unwrap().establish[0].1;
-    topology.finish(unfinished);
-    topology.drive(|machine, now| machine.cancel_check_out(now, given_up));
+    driver.finish(unfinished);
+    driver.drive(|machine, now| machine.cancel_check_out(now, given_up));
 
     // One thread learns that the server is gone, and another one needs it; the latter is done first.
     let error = EstablishError::new(Phase::Authenticate, Fault::Network, "gone");
     let (failed, first) =
-        topology.begin(now, |state, now, _| state.machine.handle_establish_failed(now, connection, error));
-    let (_, second) = topology.begin(now, |state, now, _| check_out(&mut state.machine, now));
-    topology.finish(second);
-    topology.finish(first);
+        driver.begin(now, |state, now, _| state.machine.handle_establish_failed(now, connection, error));
+    let (_, second) = driver.begin(now, |state, now, _| check_out(&mut state.machine, now));
+    driver.finish(second);
+    driver.finish(first);
 
     failed.unwrap();
-    let next = topology.handle_monitors().unwrap();
+    let next = driver.handle_monitors().unwrap();
     assert!(next <= now + Duration::from_millis(500), "{:?}", next.saturating_since(now));
 }
 
@@ -195,11 +195,11 @@ fn the_check_of_a_server_that_leaves_ends_before_the_server_is_closed_mon_13() {
     let (client, _bench, events) = client("a:1,b:2");
     let mut primary = describe("a:1", ServerType::RsPrimary);
     (primary.set_name, primary.hosts) = (Some("rs".into()), vec!["a:1".into()]);
-    let topology = client.topology();
+    let driver = client.driver();
     assert!(events().contains(&"b:2 ServerHeartbeatStarted".into()));
 
-    learn(topology, primary);
-    topology.handle_timeout();
+    learn(driver, primary);
+    driver.handle_timeout();
 
     let of_b: Vec<_> = events().into_iter().filter(|event| event.starts_with("b:2")).collect();
     assert_eq!(of_b, ["b:2 ServerHeartbeatFailed", "b:2 ServerClosed"]);
@@ -210,7 +210,7 @@ fn the_checks_of_a_client_that_is_closed_end_once_mon_13() {
     let (client, _bench, events) = client("a:1");
     events();
 
-    client.topology().close();
+    client.driver().close();
 
     let told = events();
     let told: Vec<_> = told.iter().filter(|event| !event.ends_with("DescriptionChanged")).collect();
@@ -247,9 +247,9 @@ fn a_check_out_whose_runtime_stands_still_ends_in_its_next_poll() {
 #[test]
 fn a_pause_that_begins_after_the_end_of_the_runtime_ends_at_once() {
     let (client, ..) = client("a:1");
-    client.topology().handle_runtime_gone();
+    client.driver().handle_runtime_gone();
 
-    let pause = pin!(client.context().pauses.pause(client.topology(), Duration::from_secs(1)));
+    let pause = pin!(client.context().pauses.pause(client.driver(), Duration::from_secs(1)));
 
     assert_eq!(pause.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(())));
 }

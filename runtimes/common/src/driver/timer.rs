@@ -1,44 +1,44 @@
 //! The one task of a client that sleeps: it comes back when the machine or a monitor says so.
 //!
 //! Whenever it wakes it sees whether the machine was suspended meanwhile. If it wakes late, because the executor stood still, it gives
-//! way to the tasks of sockets first: what they can read has come in time. It holds the topology weakly and ends with it. When its
-//! runtime ends first, the task is dropped, and that tells the topology that its home is gone.
+//! way to the tasks of sockets first: what they can read has come in time. It holds the driver weakly and ends with it. When its
+//! runtime ends first, the task is dropped, and that tells the driver that its home is gone.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::Topology;
+use super::Driver;
 use super::suspension::Suspension;
 use crate::clock::Clock;
 use crate::establish::Requester;
 use crate::runtime::Runtime;
 use crate::sync::{Arc, AtomicBool, AtomicWaker, Ordering, Weak};
 
-/// The driver comes later than this only if the executor stood still.
+/// The timer comes later than this only if the executor stood still.
 const LATE: Duration = Duration::from_millis(100);
 
 /// How long it then gives way to other tasks.
 const A_TURN: Duration = Duration::from_millis(5);
 
-/// Wakes the driver before its time.
+/// Wakes the timer before its time.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     rings: AtomicBool,
     waker: AtomicWaker,
 }
 
-struct Driver<R: Runtime> {
-    topology: Weak<Topology<R>>,
+struct Timer<R: Runtime> {
+    driver: Weak<Driver<R>>,
     alarm: Arc<Alarm>,
     clock: Clock<R>,
 }
 
-/// Starts the driver of `topology`.
-pub(super) fn start<R: Runtime>(topology: &Arc<Topology<R>>, clock: Clock<R>) {
-    let driver = Driver { topology: Arc::downgrade(topology), alarm: topology.alarm(), clock: clock.clone() };
-    clock.runtime().spawn(driver.run());
+/// Starts the timer of `driver`.
+pub(super) fn start<R: Runtime>(driver: &Arc<Driver<R>>, clock: Clock<R>) {
+    let timer = Timer { driver: Arc::downgrade(driver), alarm: driver.alarm(), clock: clock.clone() };
+    clock.runtime().spawn(timer.run());
 }
 
 impl Alarm {
@@ -48,18 +48,18 @@ impl Alarm {
     }
 }
 
-impl<R: Runtime> Driver<R> {
+impl<R: Runtime> Timer<R> {
     async fn run(self) {
         let mut suspension = Suspension::watch(&self.clock);
-        // Only the caller's handles keep the topology alive.
-        while let Some(topology) = self.topology.upgrade() {
+        // Only the caller's handles keep the driver alive.
+        while let Some(driver) = self.driver.upgrade() {
             if suspension.has_ended(&self.clock) {
-                topology.resume();
+                driver.resume();
             }
-            let next = topology.handle_timeout();
+            let next = driver.handle_timeout();
             #[cfg(feature = "trace")]
-            topology.report_if_broken();
-            drop(topology);
+            driver.report_if_broken();
+            drop(driver);
             let mut timer = pin!(async {
                 match next {
                     Some(at) => self.clock.sleep_until(at).await,
@@ -83,10 +83,10 @@ impl<R: Runtime> Driver<R> {
     }
 }
 
-impl<R: Runtime> Drop for Driver<R> {
+impl<R: Runtime> Drop for Timer<R> {
     fn drop(&mut self) {
-        if let Some(topology) = self.topology.upgrade() {
-            topology.handle_runtime_gone();
+        if let Some(driver) = self.driver.upgrade() {
+            driver.handle_runtime_gone();
         }
     }
 }

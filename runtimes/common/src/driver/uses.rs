@@ -1,6 +1,6 @@
 //! Uses of connections: which of them are slow, and what those took that are over.
 //!
-//! The driver looks when the first use in progress may be due. A use that begins later is due later, so a check-out has nothing
+//! The timer looks when the first use in progress may be due. A use that begins later is due later, so a check-out has nothing
 //! to arm but the first look after a time without uses; and no look follows while nobody uses a connection or waits for one.
 
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use cmap_core::pool::{Handle, InUse};
 use cmap_core::time::Instant;
 
-use super::Topology;
+use super::Driver;
 use super::state::State;
 use crate::events::Event;
 use crate::runtime::Runtime;
 use crate::watch::{LabelId, NotedUse, PastUse, Place, SlowUse, Tag, UseReport};
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// Whether slow uses are told of.
     #[inline]
     pub(crate) fn watches_uses(&self) -> bool {
@@ -63,7 +63,7 @@ impl<R: Runtime> State<R> {
         self.watch.as_ref()?.uses.as_ref()?.next_look
     }
 
-    /// Makes the driver come back for that; returns whether it would come later.
+    /// Makes the timer come back for that; returns whether it would come later.
     pub(super) fn arm_look(&mut self) -> bool {
         self.next_look().is_some_and(|at| self.arm(at))
     }

@@ -9,7 +9,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::time::Instant;
 use cmap_core::topology::{self, Criteria, WarmUpId};
 
-use super::Topology;
+use super::Driver;
 use super::state::State;
 use crate::error::{RuntimeGone, WarmUpError};
 use crate::runtime::Runtime;
@@ -28,11 +28,11 @@ pub(super) enum Wait {
 
 /// One warm-up. Dropping it gives it up.
 struct WarmUp<'a, R: Runtime> {
-    topology: &'a Arc<Topology<R>>,
+    driver: &'a Arc<Driver<R>>,
     id: WarmUpId,
 }
 
-impl<R: Runtime> Topology<R> {
+impl<R: Runtime> Driver<R> {
     /// Waits until every server that suits has as many connections, for at most `limit`. Returns these servers.
     pub(crate) async fn warm_up(
         self: Arc<Self>,
@@ -61,13 +61,13 @@ impl<R: Runtime> Topology<R> {
             state.warm_ups.insert(id, Wait::Sleeping(None));
             Ok(id)
         })?;
-        Ok(WarmUp { topology: self, id })
+        Ok(WarmUp { driver: self, id })
     }
 }
 
 impl<R: Runtime> WarmUp<'_, R> {
     fn poll(&self, cx: &Context<'_>) -> Poll<Result<Vec<ServerAddress>, WarmUpError>> {
-        let mut state = self.topology.lock();
+        let mut state = self.driver.lock();
         let before = match state.warm_ups.get_mut(&self.id) {
             Some(Wait::Sleeping(waker)) => waker.replace(cx.waker().clone()),
             Some(Wait::Over(result)) => return Poll::Ready(result.clone()),
@@ -81,7 +81,7 @@ impl<R: Runtime> WarmUp<'_, R> {
 
     /// Its time is up, or the client has ended.
     fn give_up(&self) -> Result<Vec<ServerAddress>, WarmUpError> {
-        self.topology.drive_with(|state, now, _| match state.warm_ups.get(&self.id) {
+        self.driver.drive_with(|state, now, _| match state.warm_ups.get(&self.id) {
             Some(Wait::Over(result)) => result.clone(),
             Some(Wait::Sleeping(_)) => {
                 let ended = state.machine.cancel_warm_up(now, self.id);
@@ -95,7 +95,7 @@ impl<R: Runtime> WarmUp<'_, R> {
 impl<R: Runtime> Drop for WarmUp<'_, R> {
     fn drop(&mut self) {
         // Dropped behind the lock, as wakers must be.
-        let _wait = self.topology.drive_with(|state, now, _| {
+        let _wait = self.driver.drive_with(|state, now, _| {
             let _ = state.machine.cancel_warm_up(now, self.id);
             state.warm_ups.remove(&self.id)
         });

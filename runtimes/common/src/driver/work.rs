@@ -15,7 +15,7 @@ use crate::socket::abort::Abort;
 /// Work to be done without the lock. Most calls leave at most one task to wake, and allocate nothing for it.
 pub(crate) struct Work<R: Runtime> {
     pub(crate) wake: Option<Waker>,
-    /// The driver has to come back earlier.
+    /// The timer has to come back earlier.
     pub(crate) rings_alarm: bool,
     pub(crate) more: Option<Box<MoreWork<R>>>,
 }
