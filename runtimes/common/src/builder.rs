@@ -20,6 +20,7 @@ use cmap_core::topology::{self, FloorPolicy, SizesByRole, TopologyOptions};
 
 use crate::clock::Clock;
 use crate::command_limit::TimeLimit;
+use crate::connections::Connections;
 use crate::deadline::{CONNECT_TIMEOUT, without_zero};
 use crate::driver::{Driver, ServerFilter};
 use crate::error::{ClientError, RuntimeGone};
@@ -29,7 +30,6 @@ use crate::events::{Event, Listeners};
 use crate::machine::Machine;
 use crate::names::Names;
 use crate::optional::{ReverseListener, TlsConfig};
-use crate::pool::Pool;
 #[cfg(feature = "trace")]
 use crate::recording::{Recorder, Trigger};
 use crate::runtime::Runtime;
@@ -37,7 +37,7 @@ use crate::seed_list::{self, HostFilter};
 use crate::warnings;
 use crate::watch::Labels;
 
-/// The options, and further settings, of a `T`: a [`Client`](crate::Client) or a [`Pool`].
+/// The options, and further settings, of a `T`: a [`Client`](crate::Client) or a [`Pool`](crate::Pool).
 #[must_use = "nothing is made before `build` is awaited"]
 pub struct Builder<R: Runtime, T> {
     runtime: Result<R, RuntimeGone>,
@@ -137,7 +137,7 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
-    /// Keeps warnings about options from standard error, for programs that show [`Client::warnings`](crate::Client::warnings)
+    /// Keeps warnings about options from standard error, for programs that show [`Client::warnings`](crate::Connections::warnings)
     /// themselves.
     pub fn quiet(mut self) -> Self {
         self.quiet = true;
@@ -245,8 +245,8 @@ impl<R: Runtime, T> Builder<R, T> {
     }
 
     /// Whether it is noted who holds connections and who waits for one: the [label](crate::CheckOut::label) of a
-    /// check-out, its place in the source, and the last command on its connection. [`Client::in_use`](crate::Client::in_use) and
-    /// [`Client::waiting`](crate::Client::waiting) show them, and errors of check-outs whose time is up name the holders. Default
+    /// check-out, its place in the source, and the last command on its connection. [`Client::in_use`](crate::Connections::in_use) and
+    /// [`Client::waiting`](crate::Connections::waiting) show them, and errors of check-outs whose time is up name the holders. Default
     /// false: without it both lists say only which connections, since when, and for what. It takes 64 KiB at most. With the feature
     /// `tracing` a check-out that waits has a span (`check_out`), a child of its caller's.
     pub fn watch_holders(mut self, watch: bool) -> Self {
@@ -257,7 +257,7 @@ impl<R: Runtime, T> Builder<R, T> {
     /// Tells of each use of a connection that lasts for longer than `limit`, once ([`Event::SlowUse`](crate::Event::SlowUse),
     /// and a record at level WARN): a leak, a command that takes long, or a connection that is kept between commands. The first
     /// byte of a reply begins the time anew, since it shows that the server works. It turns [`watch_holders`](Self::watch_holders)
-    /// on, and [`Client::uses`](crate::Client::uses) says what the uses of each label took. A limit of zero is an error of
+    /// on, and [`Client::uses`](crate::Connections::uses) says what the uses of each label took. A limit of zero is an error of
     /// `build`. Default none.
     pub fn slow_use_limit(mut self, limit: Duration) -> Self {
         self.slow_use_limit = Some(limit);
@@ -265,7 +265,7 @@ impl<R: Runtime, T> Builder<R, T> {
     }
 
     /// Records what the client's machine does: the calls with their times, without bytes of commands and without
-    /// credentials. [`Client::trace`](crate::Client::trace) makes a file of it, which `spec-runner replay` repeats and explains.
+    /// credentials. [`Client::trace`](crate::Connections::trace) makes a file of it, which `spec-runner replay` repeats and explains.
     /// [`Recorder::sparse`] costs least and reaches back for hours. Default none, unless CMAP_TRACE_DIR names a directory: then every
     /// client writes files there.
     #[cfg(feature = "trace")]
@@ -284,8 +284,8 @@ impl<R: Runtime, T> Builder<R, T> {
         Ok(self)
     }
 
-    /// The pool of a server, `monitored` by the client or by the pool's owner.
-    pub(crate) async fn start(self, monitored: Monitored) -> Result<Pool<R>, ClientError> {
+    /// The connections of a client or a pool, whose servers are `monitored` by the client or by the pool's owner.
+    pub(crate) async fn start(self, monitored: Monitored) -> Result<Arc<Connections<R>>, ClientError> {
         let Self {
             runtime,
             mut options,
@@ -418,7 +418,7 @@ impl<R: Runtime, T> Builder<R, T> {
         let driver = Driver::start(machine, first_seed, settings, monitor_options, listeners);
         #[cfg(feature = "trace")]
         trigger.into_iter().for_each(|trigger| trigger.attach(&driver));
-        Ok(Pool::new(driver, options, warnings, seed))
+        Ok(Arc::new(Connections::new(driver, options, warnings, seed)))
     }
 }
 

@@ -15,8 +15,8 @@ use crate::error::CheckOutError;
 use crate::runtime::Runtime;
 use crate::watch::{Label, Tag};
 
-/// Waits for a connection. Made by [`Client::check_out`](crate::Client::check_out) and
-/// [`Pool::check_out`](crate::Pool::check_out). The check-out starts when the future is first polled, and so does its time.
+/// Waits for a connection. [`check_out`](crate::Connections::check_out) of a client or a pool makes it. The check-out starts when the
+/// future is first polled, and so does its time.
 ///
 /// The client's runtime wakes the caller when time is up. If that runtime stands still, as a current-thread runtime that nobody
 /// drives, nothing wakes a caller of another one; the next poll notices that time is up.
@@ -89,7 +89,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
         self
     }
 
-    /// Says what the connection is for, in a few words: `"checkout page"`. [`Client::in_use`](crate::Client::in_use) and errors
+    /// Says what the connection is for, in a few words: `"checkout page"`. [`Client::in_use`](crate::Connections::in_use) and errors
     /// of other check-outs name it. Without [`Builder::watch_holders`](crate::Builder::watch_holders) it is ignored. A client knows
     /// 128 labels of 64 bytes; all beyond count as other labels, so that a label should say what is done and not for whom.
     pub fn label(mut self, label: impl AsRef<str>) -> Self {
@@ -99,7 +99,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
 }
 
 impl<R: Runtime> CheckOut<'_, R> {
-    /// As [`label`](Self::label), by a label that was [made before](crate::Client::label): for check-outs that are many. One of
+    /// As [`label`](Self::label), by a label that was [made before](crate::Connections::label): for check-outs that are many. One of
     /// another client counts as none.
     #[inline]
     pub fn labelled(mut self, label: Label) -> Self {

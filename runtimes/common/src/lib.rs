@@ -6,7 +6,7 @@
 //!
 //! | file or room | content |
 //! |---|---|
-//! | `client`, `pool`, `check_out`, `connection`, `pinned` | the handles of users: the client, or the pool alone, the future of a check-out, the connection in use |
+//! | `client`, `pool`, `connections`, `check_out`, `connection`, `pinned` | the handles of users: the client, or the pool alone, what both can do, the future of a check-out, the connection in use |
 //! | `operation`, `session` | a command with retries on whichever server suits; logical sessions |
 //! | `cursor` | the documents of a reply, and those that follow |
 //! | `chores`, `slot` | the clean-up that a client has begun by itself; where tasks leave their results |
@@ -50,6 +50,7 @@ mod clock;
 mod command_limit;
 mod command_telling;
 mod connection;
+mod connections;
 mod cursor;
 mod deadline;
 #[cfg(feature = "srv")]
@@ -100,6 +101,7 @@ pub use client::{Client, ClientBuilder};
 pub use clock::Clock;
 pub use command_limit::TimeLimit;
 pub use connection::Connection;
+pub use connections::Connections;
 pub use cursor::{Cursor, CursorError, CursorOptions, SessionCursor, TimeoutMode, TypedCursor};
 pub use deadline::{Deadline, Limit};
 pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
