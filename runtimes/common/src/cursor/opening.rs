@@ -13,7 +13,8 @@ use super::server_cursor::{Left, Pinned, ServerCursor};
 use super::time::{CursorTime, TimeoutMode};
 use super::user_session::SessionCursor;
 use crate::connection::Connection;
-use crate::operation::{Answer, InSession, Means, NoSession, Operation, OperationError, SessionOf};
+use crate::error::OperationError;
+use crate::operation::{Answer, InSession, Means, NoSession, Operation, SessionOf};
 use crate::runtime::Runtime;
 use crate::session::Lent;
 

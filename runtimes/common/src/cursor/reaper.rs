@@ -12,11 +12,10 @@ use cmap_core::address::ServerAddress;
 use cmap_core::topology::{Criteria, ServerSelector};
 
 use super::doomed::{DoomedCursor, DoomedNamespace};
-use crate::check_out::CheckOut;
-use crate::connection::Connection;
-use crate::deadline::Limit;
+use crate::connection::{CheckOut, Connection};
 use crate::operation::{Answer, Context, Ended, Means, Operation, SessionOf};
 use crate::runtime::Runtime;
+use crate::time::Limit;
 
 /// How long it waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -12,15 +12,12 @@ use cmap_core::topology::ServerSelector;
 
 use super::batch::Batch;
 use super::doomed::{DoomedCursor, DoomedNamespace};
-use super::error::CursorError;
 use super::options::{CursorKind, CursorOptions};
 use super::reaper::{self, kill_command};
 use super::time::{CursorTime, Ends, TimeoutMode, Wait};
 use crate::connection::Connection;
-use crate::error::CommandErrorKind;
-use crate::operation::{
-    Answer, ClientClosed, Context, Means, Operation, OperationError, OperationErrorKind, SessionOf,
-};
+use crate::error::{CommandErrorKind, CursorError, OperationError, OperationErrorKind};
+use crate::operation::{Answer, ClientClosed, Context, Means, Operation, SessionOf};
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::error::CursorError;
 use super::options::{CursorKind, CursorOptions};
-use crate::deadline::{Deadline, Limit};
+use crate::error::CursorError;
 use crate::operation::Context;
 use crate::runtime::Runtime;
+use crate::time::{Deadline, Limit};
 
 /// What the limit of time of a cursor's operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

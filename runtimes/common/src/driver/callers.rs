@@ -13,8 +13,8 @@ use super::waiters::{Found, Left};
 use super::work::Work;
 use crate::error::RuntimeGone;
 use crate::runtime::Runtime;
+use crate::runtime::sync::{Arc, MutexGuard};
 use crate::socket::Socket;
-use crate::sync::{Arc, MutexGuard};
 use crate::watch::Tag;
 
 /// How a check-out begins.

@@ -6,8 +6,8 @@ use cmap_core::options::{ConnectionStringError, Credential};
 use cmap_core::pool::IdentityId;
 
 use super::Driver;
-use crate::builder::check_mechanism;
 use crate::error::ClientError;
+use crate::establish::check_mechanism;
 use crate::runtime::Runtime;
 
 impl<R: Runtime> Driver<R> {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::Driver;
 use super::deadlines::Entry;
 use crate::runtime::Runtime;
+use crate::runtime::sync::Arc;
 use crate::socket::abort::{Abort, AbortReason};
-use crate::sync::Arc;
 
 /// A limit on what goes on at a connection. Dropping it lifts the limit.
 pub(crate) struct Limited<'a, R: Runtime> {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `mod` | what happens at connections, the timer's calls, the end |
 //! | `callers` | check-outs and check-ins |
+//! | `machine` | the machine, and whether its calls are recorded |
 //! | `state` | what the mutex guards, and the driving rule |
 //! | `work` | what a call leaves to be done without the lock |
 //! | `waiters`, `deadlines`, `limits` | check-outs that wait; time limits of operations, and of what else waits |
@@ -30,6 +31,7 @@ mod heartbeats;
 mod holders;
 mod identities;
 mod limits;
+mod machine;
 mod member;
 mod monitor_socket;
 mod monitoring;
@@ -66,24 +68,22 @@ use cmap_core::topology::{SelectionDetail, TopologyDescription};
 pub(crate) use self::callers::Begun;
 pub(crate) use self::closing::Closing;
 use self::closing::LastConnection;
+pub(crate) use self::machine::Machine;
 use self::member::Member;
-pub(crate) use self::server_filter::{Narrowed, ServerFilter};
+pub(crate) use self::server_filter::Narrowed;
 use self::state::State;
 pub(crate) use self::state::{Answer, Delivery};
 use self::timer::Alarm;
 use self::work::{MoreWork, Work};
-use crate::clock::Clock;
-use crate::command_limit::TimeLimit;
-use crate::deadline::Limit;
 use crate::error::RuntimeGone;
 use crate::establish::{Requester, Settings};
 use crate::events::{AddressedEvent, Event, EventDelivery, EventQueue, EventSource, Listeners, Subscription};
-use crate::machine::Machine;
 use crate::runtime::Runtime;
+use crate::runtime::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::socket::Socket;
 use crate::socket::abort::AbortReason;
 use crate::socket::spares::SharedSpares;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::time::{Clock, Limit, TimeLimit};
 
 pub(crate) struct Driver<R: Runtime> {
     /// The first seed, which stands for all servers where there is no other.

@@ -19,9 +19,9 @@ use super::Driver;
 use super::member::Member;
 use crate::establish::lost;
 use crate::runtime::Runtime;
+use crate::runtime::sync::{Arc, AtomicWaker, Mutex, PoisonError, Weak};
 use crate::socket;
 use crate::socket::abort::{Abort, AbortReason};
-use crate::sync::{Arc, AtomicWaker, Mutex, PoisonError, Weak};
 
 /// The state of a monitor's socket that its task shares.
 #[derive(Debug, Default)]

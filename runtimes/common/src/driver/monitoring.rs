@@ -18,7 +18,7 @@ use super::member::Member;
 use super::monitor_socket::MonitorSocket;
 use super::state::State;
 use crate::runtime::Runtime;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::runtime::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(super) struct Monitoring {
     state: Mutex<MonitorState>,

@@ -19,8 +19,8 @@ use cmap_core::topology::Criteria;
 use super::Driver;
 use super::member::Member;
 use super::state::State;
-use crate::builder::check_mechanism;
 use crate::error::{RotationError, RuntimeGone};
+use crate::establish::check_mechanism;
 use crate::runtime::Runtime;
 use crate::socket::abort::{Abort, AbortReason};
 

@@ -5,14 +5,10 @@
 
 use std::sync::Arc;
 
-use cmap_core::server::ServerDescription;
 use cmap_core::topology::{CheckOut, Criteria, ServerSelector, TopologyDescription};
 
 use super::Driver;
 use crate::runtime::Runtime;
-
-/// Removes the servers that the user does not want.
-pub(crate) type ServerFilter = Arc<dyn Fn(&mut Vec<Arc<ServerDescription>>) + Send + Sync>;
 
 /// What a check-out wants, narrowed by the user's choice, and the description that the choice was made from.
 pub(crate) struct Narrowed {

@@ -18,6 +18,7 @@ use slab::Slab;
 
 use super::deadlines::Deadlines;
 use super::heartbeats::Heartbeats;
+use super::machine::Machine;
 use super::member::Member;
 use super::refresh::Refresh;
 use super::refused_logins::RefusedLogins;
@@ -28,7 +29,6 @@ use super::work::Work;
 use crate::error::{CheckOutError, RuntimeGone};
 use crate::establish::Settings;
 use crate::events::{Event, EventQueue};
-use crate::machine::Machine;
 #[cfg(feature = "trace")]
 use crate::recording::Holders;
 use crate::runtime::Runtime;

@@ -5,10 +5,10 @@ use std::time::Duration;
 use cmap_core::time::Instant;
 
 use super::Driver;
-use crate::clock::Clock;
-use crate::machine::Machine;
+use super::machine::Machine;
 use crate::runtime::Runtime;
-use crate::sync::Arc;
+use crate::runtime::sync::Arc;
+use crate::time::Clock;
 
 /// The wall clock may be set while the process runs, by less than this as a rule. A step that is taken for a suspension
 /// costs one look at each idle connection.

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use super::Driver;
 use super::suspension::Suspension;
-use crate::clock::Clock;
 use crate::establish::Requester;
 use crate::runtime::Runtime;
-use crate::sync::{Arc, AtomicBool, AtomicWaker, Ordering, Weak};
+use crate::runtime::sync::{Arc, AtomicBool, AtomicWaker, Ordering, Weak};
+use crate::time::Clock;
 
 /// The timer comes later than this only if the executor stood still.
 const LATE: Duration = Duration::from_millis(100);

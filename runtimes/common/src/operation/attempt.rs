@@ -14,19 +14,15 @@ use cmap_core::session::{
 use cmap_core::topology::{Criteria, Operation as Named, ServerSelector};
 use cmap_core::wire::CommandReply;
 
-use super::error::OperationErrorKind;
 use super::{Answer, SessionOf, failure};
-use crate::check_out::CheckOut;
-use crate::chores::Chores;
-use crate::command_limit::TimeLimit;
-use crate::connection::Connection;
-use crate::deadline::{Deadline, Limit};
+use crate::connection::{CheckOut, Connection, PinnedConnection};
 use crate::driver::Driver;
-use crate::error::CommandError;
-use crate::pinned::PinnedConnection;
+use crate::error::{CommandError, OperationErrorKind};
 use crate::runtime::Runtime;
+use crate::runtime::chores::Chores;
 use crate::session::{Lent, Sessions};
 use crate::socket::cursor_duty::CursorDuty;
+use crate::time::{Deadline, Limit, TimeLimit};
 
 /// What all attempts at an operation have in common.
 pub(super) struct Attempt<'o, R: Runtime> {

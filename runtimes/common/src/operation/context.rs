@@ -6,10 +6,10 @@ use std::time::Duration;
 use cmap_core::retry::RetryPolicy;
 
 use super::pauses::Pauses;
-use crate::chores::Chores;
 use crate::cursor::Doomed;
 use crate::driver::Driver;
 use crate::runtime::Runtime;
+use crate::runtime::chores::Chores;
 use crate::session::Sessions;
 
 /// What operations need of their client. It keeps no client open: cursors share it, and outlive their client.

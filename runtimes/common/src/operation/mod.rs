@@ -12,11 +12,9 @@
 //! | `pauses` | the pauses between attempts |
 //! | `part` | whether it is part of a transaction, and which part |
 //! | `failure` | what an error says about trying again |
-//! | `error` | the error of an operation |
 
 mod attempt;
 mod context;
-mod error;
 mod failure;
 mod part;
 mod pauses;
@@ -36,14 +34,14 @@ use cmap_core::topology::{Operation as Named, ServerSelector};
 pub(crate) use self::attempt::Server;
 use self::attempt::{Attempt, Attempted};
 pub(crate) use self::context::Context;
-pub use self::error::{OperationError, OperationErrorKind};
 pub(crate) use self::pauses::{ClientClosed, Pauses};
 use crate::connection::Connection;
-use crate::deadline::{Deadline, Limit};
 use crate::document::{IntoRequest, Reply, Request};
 use crate::driver::Driver;
+use crate::error::{OperationError, OperationErrorKind};
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
+use crate::time::{Deadline, Limit};
 
 /// A command that is about to run on a server of the deployment. Made by [`Client::operation`](crate::Client::operation).
 ///

@@ -20,7 +20,7 @@ use shuttle::{Config, Runner, thread};
 
 use self::runtime::{Network, Schedule};
 use crate::events::{Event, PoolEvent};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, PoisonError};
+use crate::runtime::sync::{Arc, AtomicBool, Mutex, Ordering, PoisonError};
 use crate::{CheckOutError, CommandError, Connection, Pool};
 
 /// The bugs of a schedule that PCT looks for need at most this many changes of threads.

@@ -12,13 +12,11 @@ use cmap_core::options::{ReadMode, ReadPreference};
 use cmap_core::session::SessionId;
 use cmap_core::topology::Criteria;
 
-use crate::check_out::CheckOut;
-use crate::command_limit::TimeLimit;
-use crate::connection::Connection;
-use crate::deadline::{Deadline, Limit};
+use crate::connection::{CheckOut, Connection};
 use crate::driver::Driver;
 use crate::operation::Context;
 use crate::runtime::Runtime;
+use crate::time::{Deadline, Limit, TimeLimit};
 
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -20,10 +20,10 @@ use super::labelled::Labelled;
 use super::unfinished::{Guarded, Unfinished};
 use super::user_session::Session;
 use crate::client::Client;
-use crate::deadline::{Deadline, Limit};
-use crate::operation::OperationError;
-use crate::pinned::PinnedConnection;
+use crate::connection::PinnedConnection;
+use crate::error::OperationError;
 use crate::runtime::Runtime;
+use crate::time::{Deadline, Limit};
 
 impl<R: Runtime> Session<R> {
     /// Starts a transaction, with the session's default options. Operations in the session are part of it, until it is committed

@@ -9,9 +9,9 @@ use cmap_core::session::{Ending, TransactionCommand};
 
 use super::options::SessionOptions;
 use super::user_session::Session;
-use crate::pinned::PinnedConnection;
+use crate::connection::PinnedConnection;
 use crate::runtime::Runtime;
-use crate::slot::Slot;
+use crate::runtime::slot::Slot;
 
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(10);

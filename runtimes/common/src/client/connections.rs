@@ -11,15 +11,15 @@ use cmap_core::pool::{AffinityKey, IdentityId, PoolState, Statistics, Stats};
 use cmap_core::retry::RetryPolicy;
 use cmap_core::topology::{Criteria, ServerSelector, TopologyOptions};
 
-use crate::check_out::CheckOut;
+use crate::connection::CheckOut;
 use crate::cursor::Doomed;
-use crate::deadline::{Deadline, Limit, without_zero};
 use crate::driver::{Closing, Driver};
 use crate::error::{ClientError, RotationError, WarmUpError};
 use crate::events::Subscription;
 use crate::operation::Context;
 use crate::runtime::Runtime;
 use crate::session::Sessions;
+use crate::time::{Deadline, Limit, without_zero};
 use crate::watch::{ClientStatus, Holder, Label, UseReport, WaitingCheckOut};
 
 /// The connections of a [`Client`](crate::Client) or a [`Pool`](crate::Pool): what both can do with them. Both dereference to it, so its

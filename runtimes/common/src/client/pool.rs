@@ -10,11 +10,11 @@ use cmap_core::options::ClientOptions;
 use cmap_core::pool::{ApiMisuse, Clear};
 use cmap_core::topology::ServerSelector;
 
-use crate::builder::{Builder, Monitored};
-use crate::connections::Connections;
-use crate::deadline::Limit;
+use super::builder::{Builder, Monitored};
+use super::connections::Connections;
 use crate::error::{ClientError, RuntimeGone, WarmUpError};
 use crate::runtime::Runtime;
+use crate::time::Limit;
 
 /// A pool of connections to one server, as *Connection Monitoring and Pooling* has it: paused at first, and made ready,
 /// cleared and closed by its owner, who checks the server.

@@ -6,8 +6,9 @@ use cmap_core::retry::{GiveUp, Labels, Retry};
 use cmap_core::session::TransactionError;
 use thiserror::Error;
 
-use crate::cursor::CursorError;
-use crate::error::{CheckOutError, CommandError, CommandErrorKind, RuntimeGone, readable_debug};
+use super::cursor::CursorError;
+use super::{CheckOutError, CommandError, CommandErrorKind, RuntimeGone};
+use crate::readable_debug::readable_debug;
 
 /// An operation failed, and was not tried again.
 #[derive(Error)]
@@ -70,24 +71,24 @@ pub enum OperationErrorKind {
 readable_debug!(OperationError, OperationErrorKind);
 
 impl OperationError {
-    pub(super) fn new((kind, labels): (OperationErrorKind, Labels), retries: u32, gave_up: GiveUp) -> Self {
+    pub(crate) fn new((kind, labels): (OperationErrorKind, Labels), retries: u32, gave_up: GiveUp) -> Self {
         Self { kind, retries, gave_up, labels }
     }
 
-    pub(super) fn unwritable(error: Box<bson::error::Error>) -> Self {
+    pub(crate) fn unwritable(error: Box<bson::error::Error>) -> Self {
         Self::new((OperationErrorKind::Unwritable(error), Labels::default()), 0, GiveUp::NotRetryable)
     }
 
-    pub(super) fn foreign_session() -> Self {
+    pub(crate) fn foreign_session() -> Self {
         Self::not_sent(OperationErrorKind::ForeignSession)
     }
 
-    pub(super) fn not_sent(kind: OperationErrorKind) -> Self {
+    pub(crate) fn not_sent(kind: OperationErrorKind) -> Self {
         Self::new((kind, Labels::default()), 0, GiveUp::NotRetryable)
     }
 
     /// The client was closed before the attempt that would have been the next.
-    pub(super) fn closed(retry: &Retry) -> Self {
+    pub(crate) fn closed(retry: &Retry) -> Self {
         let retries = retry.retries().saturating_sub(1);
         Self::new((OperationErrorKind::Closed, Labels::default()), retries, GiveUp::NotRetryable)
     }
@@ -111,12 +112,12 @@ impl OperationError {
         Self::new((OperationErrorKind::TransactionTimeout(last), labels), 0, GiveUp::NoTimeLeft)
     }
 
-    pub(super) fn connection_of_session() -> Self {
+    pub(crate) fn connection_of_session() -> Self {
         Self::new((OperationErrorKind::ConnectionOfSession, Labels::default()), 0, GiveUp::NotRetryable)
     }
 
     /// The error before an attempt that was refused.
-    pub(super) fn of_refused(earlier: Option<(OperationErrorKind, Labels)>, retry: &Retry) -> Self {
+    pub(crate) fn of_refused(earlier: Option<(OperationErrorKind, Labels)>, retry: &Retry) -> Self {
         let error = earlier.unwrap_or((OperationErrorKind::NoSessions, Labels::default()));
         // The attempt did not take place.
         Self::new(error, retry.retries().saturating_sub(1), GiveUp::NotRetryable)

@@ -17,9 +17,9 @@ use std::time::Duration;
 use cmap_core::time::Instant;
 use thiserror::Error;
 
-use crate::clock::Clock;
 use crate::net;
 use crate::runtime::{Runtime, Target};
+use crate::time::Clock;
 
 /// The head start of an attempt (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cmap_core::options::{ClientOptions, Warning};
 
-use crate::builder::Monitored;
+use super::builder::Monitored;
 
 /// The most texts that are remembered. Later ones are told each time.
 const REMEMBERED: usize = 1000;

@@ -1,4 +1,17 @@
-//! Where names are looked up: by the runtime, or at name servers that the user has given.
+//! From the names in a connection string to sockets: where names are looked up, and who is connected to.
+//!
+//! The runtime looks them up, or name servers do that the user has given.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | who is asked for names |
+//! | `seed_list` | the servers of a `mongodb+srv` connection string |
+//! | `host` | a socket to one of a host's addresses |
+//!
+//! The questions and answers of DNS are in `dns`.
+
+pub mod host;
+pub(crate) mod seed_list;
 
 use std::io;
 use std::net::SocketAddr;

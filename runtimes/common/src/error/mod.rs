@@ -3,6 +3,15 @@
 //! Each error says in one sentence what happened, where, why, and what to do next. Its source, if it has one, is what the
 //! sentence leaves out. `Debug` is the same for people, because `main` prints it. [`Error`] is any of them, for code that does
 //! not distinguish them.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | the errors of clients, check-outs and commands, and any of them |
+//! | `operation` | the error of an operation, with its retries |
+//! | `cursor` | why a cursor cannot be made or go on |
+
+mod cursor;
+mod operation;
 
 use std::io;
 use std::sync::Arc;
@@ -17,24 +26,14 @@ use cmap_core::topology::{self, SelectionError, SelectionErrorKind};
 use cmap_core::wire::{ServerError, WriteFailure};
 use thiserror::Error;
 
-use crate::command_limit::TimeLimit;
+pub use self::cursor::CursorError;
+pub use self::operation::{OperationError, OperationErrorKind};
 use crate::document::ParseError;
-use crate::operation::OperationError;
+use crate::readable_debug::readable_debug;
+pub use crate::runtime::RuntimeGone;
+use crate::time::TimeLimit;
 #[cfg(feature = "__rustls")]
 use crate::tls::TlsConfigError;
-
-/// Gives errors a `Debug` form that people can read: `main` prints that one when it returns an error.
-macro_rules! readable_debug {
-    ($($error:ty),+ $(,)?) => {$(
-        impl std::fmt::Debug for $error {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Display::fmt(&cmap_core::ErrorChain(self), f)
-            }
-        }
-    )+};
-}
-
-pub(crate) use readable_debug;
 
 /// Any error of a client.
 #[derive(Error)]
@@ -56,14 +55,6 @@ pub enum Error {
     #[error(transparent)]
     Parse(#[from] ParseError),
 }
-
-/// The runtime that the client was made in has ended, or there is none. One without timers counts as none.
-#[derive(Clone, Copy, PartialEq, Eq, Error)]
-#[error(
-    "the async runtime that the client belongs to is not running, or has no timers; make clients in a runtime that outlives their use, \
-     on tokio one with `enable_all`"
-)]
-pub struct RuntimeGone;
 
 /// Why no client was made. The caller has to correct its input.
 #[derive(Error)]
@@ -257,16 +248,7 @@ impl CommandErrorKind {
     }
 }
 
-readable_debug!(
-    Error,
-    RuntimeGone,
-    ClientError,
-    RotationError,
-    WarmUpError,
-    CheckOutError,
-    CommandError,
-    CommandErrorKind
-);
+readable_debug!(Error, ClientError, RotationError, WarmUpError, CheckOutError, CommandError, CommandErrorKind);
 
 impl Error {
     /// Whether a retry makes sense.

@@ -12,29 +12,27 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::auth::{MAX_ITERATIONS, SaslMechanism};
 use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
 use cmap_core::monitor::MonitorOptions;
-use cmap_core::options::{ClientOptions, ConnectionStringError, Credential, Mechanism, TlsOptions, Warning};
+use cmap_core::options::{ClientOptions, ConnectionStringError, TlsOptions, Warning};
 use cmap_core::pool;
 use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::topology::seed_list::{PolledSeedList, SeedList};
 use cmap_core::topology::{self, FloorPolicy, SizesByRole, TopologyOptions};
 
-use crate::clock::Clock;
-use crate::command_limit::TimeLimit;
-use crate::connections::Connections;
-use crate::deadline::{CONNECT_TIMEOUT, without_zero};
-use crate::driver::{Driver, ServerFilter};
-use crate::error::{ClientError, RuntimeGone};
-use crate::establish::{Keys, Settings};
-use crate::events::{Event, Listeners};
+use super::connections::Connections;
+use super::warnings;
+use crate::driver::Driver;
 #[cfg(feature = "trace")]
-use crate::machine::Machine;
+use crate::driver::Machine;
+use crate::error::{ClientError, RuntimeGone};
+use crate::establish::optional::{ReverseListener, TlsConfig};
+use crate::establish::{Keys, ServerFilter, Settings, check_mechanism};
+use crate::events::{Event, Listeners};
 use crate::names::Names;
-use crate::optional::{ReverseListener, TlsConfig};
+use crate::names::seed_list::{self, HostFilter};
 #[cfg(feature = "trace")]
 use crate::recording::{Recorder, Trigger};
 use crate::runtime::Runtime;
-use crate::seed_list::{self, HostFilter};
-use crate::warnings;
+use crate::time::{CONNECT_TIMEOUT, Clock, TimeLimit, without_zero};
 use crate::watch::Labels;
 
 /// The options, and further settings, of a `T`: a [`Client`](crate::Client) or a [`Pool`](crate::Pool).
@@ -450,27 +448,6 @@ fn seed_and_number(runtime: &impl Runtime) -> (u64, u32) {
     }
 }
 
-/// Refuses a mechanism that cannot be carried out before anything is sent.
-pub(crate) fn check_mechanism(credential: Option<&Credential>) -> Result<(), ClientError> {
-    let Some(credential) = credential else { return Ok(()) };
-    // A credential that names none is for SCRAM (AUTH-7).
-    let mechanism = credential.mechanism.unwrap_or(Mechanism::ScramSha256);
-    let option = match mechanism {
-        _ if mechanism.is_built_in() => return Ok(()),
-        Mechanism::ScramSha1 | Mechanism::ScramSha256 => {
-            return Err(ClientError::NotBuiltIn { what: "a login with a password (SCRAM)", feature: "auth" });
-        }
-        Mechanism::Gssapi => "authMechanism=GSSAPI",
-        Mechanism::MongoDbAws => "authMechanism=MONGODB-AWS",
-        Mechanism::MongoDbOidc => "authMechanism=MONGODB-OIDC",
-        Mechanism::Plain | Mechanism::MongoDbX509 | _ => return Ok(()),
-    };
-    Err(ClientError::Unsupported {
-        option,
-        remedy: "use SCRAM-SHA-256, SCRAM-SHA-1, PLAIN or MONGODB-X509, or bring the mechanism by Builder::mechanism",
-    })
-}
-
 /// Refuses TLS in a build that has none.
 fn check_tls(options: &TlsOptions) -> Result<(), ClientError> {
     if options.is_enabled() && !cfg!(feature = "__rustls") {
@@ -522,15 +499,10 @@ impl<R: Runtime, T> fmt::Debug for Builder<R, T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "__rustls")))]
 mod tests {
     use super::*;
 
-    fn checked(uri: &str) -> Result<(), ClientError> {
-        check_mechanism(ClientOptions::parse(uri).unwrap().0.credential.as_ref())
-    }
-
-    #[cfg(not(feature = "__rustls"))]
     #[test]
     fn options_that_ask_for_tls_are_refused_with_the_name_of_the_feature() {
         let (options, _) = ClientOptions::parse("mongodb://h/?tls=true").unwrap();
@@ -538,29 +510,5 @@ mod tests {
         let error = check_tls(&options.tls).unwrap_err().to_string();
 
         assert!(error.contains("enable the feature `tls`"), "{error}");
-    }
-
-    #[cfg(not(feature = "auth"))]
-    #[test]
-    fn a_password_is_refused_with_the_name_of_the_feature() {
-        for uri in ["mongodb://u:p@h/", "mongodb://u:p@h/?authMechanism=SCRAM-SHA-1"] {
-            let error = checked(uri).unwrap_err().to_string();
-
-            assert!(error.contains("enable the feature `auth`"), "{error}");
-        }
-    }
-
-    #[test]
-    fn mechanisms_without_a_hash_are_in_every_build() {
-        assert!(checked("mongodb://h/").is_ok());
-        assert!(checked("mongodb://h/?authMechanism=MONGODB-X509&tls=true").is_ok());
-        assert!(checked("mongodb://u:p@h/?authMechanism=PLAIN&tls=true").is_ok());
-    }
-
-    #[test]
-    fn a_mechanism_of_no_build_is_refused_with_those_to_use() {
-        let error = checked("mongodb://u@h/?authMechanism=GSSAPI&authSource=$external").unwrap_err().to_string();
-
-        assert!(error.contains("GSSAPI") && error.contains("Builder::mechanism"), "{error}");
     }
 }

@@ -9,10 +9,10 @@ use cmap_core::pool::{AffinityKey, CheckOutRequest, IdentityId};
 use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::connection::Connection;
-use crate::deadline::Limit;
 use crate::driver::{Answer, Begun, Driver, Narrowed};
 use crate::error::CheckOutError;
 use crate::runtime::Runtime;
+use crate::time::Limit;
 use crate::watch::{Label, Tag};
 
 /// Waits for a connection. [`check_out`](crate::Connections::check_out) of a client or a pool makes it. The check-out starts when the

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cmap_core::time::Instant;
 
-use crate::deadline::Deadline;
+use super::deadline::Deadline;
 use crate::runtime::Runtime;
 
 /// A runtime's time in the core's terms. Its origin is when it was made.

@@ -1,4 +1,17 @@
 //! A connection in use: the guard that runs commands and gives the connection back when it is dropped.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | the connection, its commands and its check-in |
+//! | `check_out` | the future of a check-out |
+//! | `pinned` | a connection that a cursor or a transaction keeps |
+//! | `command_telling` | the events of a command |
+//! | `unread_cursor` | the cursor of a command that was given up while it ran |
+
+mod check_out;
+mod command_telling;
+mod pinned;
+mod unread_cursor;
 
 use std::fmt;
 use std::future::Future;
@@ -12,18 +25,17 @@ use cmap_core::session::{Along, PLACES, ReadsBy, compose};
 use cmap_core::topology::ServerSelector;
 use cmap_core::wire::{CommandReply, WriteFailure};
 
-use crate::command_limit::{self, TimeLimit};
-use crate::command_telling::{self, CommandTelling};
-use crate::deadline::Limit;
+pub use self::check_out::CheckOut;
+use self::command_telling::CommandTelling;
+pub use self::pinned::PinnedConnection;
 use crate::document::{IntoCommand, IntoRequest, Reply, Request};
 use crate::driver::{Delivery, Driver};
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};
-use crate::pinned::PinnedConnection;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::cursor_duty::CursorDuty;
-use crate::unread_cursor;
+use crate::time::{Limit, TimeLimit, command_limit};
 use crate::watch::Tag;
 
 /// A connection that was checked out. Dropping it checks it in, on any thread, in or outside of a runtime.

@@ -1,4 +1,17 @@
-//! The client, the entry point of this crate.
+//! The client, the entry point of this crate; the pool of one server; and the builder of both.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | the client: operations, sessions, its end |
+//! | `pool` | the pool of one server, without a monitor |
+//! | `connections` | what both can do: check-outs, limits, users, and what can be seen |
+//! | `builder` | the settings of both, and how they are made |
+//! | `warnings` | warnings about options, and who is told them |
+
+mod builder;
+mod connections;
+mod pool;
+mod warnings;
 
 use std::fmt;
 use std::future::Future;
@@ -10,16 +23,18 @@ use cmap_core::address::ServerAddress;
 use cmap_core::options::ClientOptions;
 use cmap_core::topology::{Criteria, ServerSelector, TopologyDescription};
 
-use crate::builder::{Builder, Monitored};
-use crate::check_out::CheckOut;
-use crate::connections::Connections;
-use crate::deadline::Limit;
+pub use self::builder::Builder;
+use self::builder::Monitored;
+pub use self::connections::Connections;
+pub use self::pool::{Pool, PoolBuilder};
+use crate::connection::CheckOut;
 use crate::document::{IntoRequest, Reply};
 use crate::driver::{Closing, ServerStatus};
-use crate::error::{ClientError, RuntimeGone, WarmUpError};
-use crate::operation::{Operation, OperationError};
+use crate::error::{ClientError, OperationError, RuntimeGone, WarmUpError};
+use crate::operation::Operation;
 use crate::runtime::Runtime;
 use crate::session::{LastWords, Session, SessionOptions};
+use crate::time::Limit;
 #[cfg(feature = "metrics")]
 use crate::watch::Metrics;
 

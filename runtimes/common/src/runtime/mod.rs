@@ -3,6 +3,20 @@
 //! The runtime in which a client is made is its home: its tasks, timers and sockets live there, wherever calls come
 //! from. Only tasks of the home runtime sleep or connect; calls made elsewhere wait for nothing but wakers, so they
 //! work on any executor and notice at once when the home runtime is gone.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `mod` | the trait, and the error that a runtime is gone |
+//! | `listen` | its extension for listeners |
+//! | `sync` | the locks and wakers by which the threads of a client meet |
+//! | `slot` | where a task leaves its result |
+//! | `chores` | the tasks that a client waits for at its end: clean-up that it has begun by itself |
+
+pub(crate) mod chores;
+#[cfg(feature = "reverse")]
+mod listen;
+pub(crate) mod slot;
+pub(crate) mod sync;
 
 use std::future::Future;
 use std::io;
@@ -14,10 +28,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
 use futures_io::{AsyncRead, AsyncWrite};
+use thiserror::Error;
 
+#[cfg(feature = "reverse")]
+pub use self::listen::Listen;
 #[cfg(feature = "srv")]
 use crate::dns;
-use crate::error::RuntimeGone;
+use crate::readable_debug::readable_debug;
 
 /// An async runtime, as a handle that is cheap to clone and good on every thread.
 pub trait Runtime: Clone + Send + Sync + 'static {
@@ -150,6 +167,16 @@ pub enum Target {
     #[cfg(unix)]
     Unix(PathBuf),
 }
+
+/// The runtime that the client was made in has ended, or there is none. One without timers counts as none.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "the async runtime that the client belongs to is not running, or has no timers; make clients in a runtime that outlives their use, \
+     on tokio one with `enable_all`"
+)]
+pub struct RuntimeGone;
+
+readable_debug!(RuntimeGone);
 
 #[cfg(not(feature = "srv"))]
 async fn without_srv<T>(_name: &str) -> io::Result<T> {

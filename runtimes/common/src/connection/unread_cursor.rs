@@ -8,10 +8,10 @@ use cmap_core::connection::Command;
 use cmap_core::session::SessionId;
 use cmap_core::wire::integer;
 
-use crate::command_limit::TimeLimit;
 use crate::connection::Connection;
 use crate::runtime::Runtime;
 use crate::socket::cursor_duty::CursorDuty;
+use crate::time::TimeLimit;
 
 /// How long the rest of the reply may take, and then the end of the cursor. A command that takes longer is cut off, which its server notices:
 /// the caller who gave it up wants no connection kept for it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cmap_core::connection::{Addition, ClientField, Command, Outline};
 use cmap_core::options::ClientOptions;
 
-use crate::deadline::without_zero;
+use super::deadline::without_zero;
 use crate::error::CommandErrorKind;
 
 /// The limit on a command's time, and who set it.

@@ -15,12 +15,11 @@ use cmap_core::pool::Cause;
 use cmap_core::random::Random;
 use cmap_core::topology::seed_list::{Resolved, SeedList};
 
-use crate::clock::Clock;
-use crate::deadline::{CONNECT_TIMEOUT, without_zero};
 use crate::error::{ClientError, RuntimeGone};
 use crate::names::Names;
 use crate::runtime::Runtime;
 use crate::socket::abort::{Abort, AbortReason};
+use crate::time::{CONNECT_TIMEOUT, Clock, without_zero};
 
 /// An application's choice among the hosts of SRV records (DNS-20).
 pub(crate) type HostFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
