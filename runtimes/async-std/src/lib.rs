@@ -61,6 +61,8 @@ pub type ClientBuilder = cmap_runtime::ClientBuilder<AsyncStd>;
 pub type Pool = cmap_runtime::Pool<AsyncStd>;
 /// A builder of a pool on async-std.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<AsyncStd>;
+/// What clients and pools on async-std can both do.
+pub type Connections = cmap_runtime::Connections<AsyncStd>;
 /// The future of a check-out on async-std.
 pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, AsyncStd>;
 /// A connection on async-std.

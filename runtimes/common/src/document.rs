@@ -11,7 +11,7 @@ use cmap_core::log::extended_json;
 use serde::Serialize;
 use serde::de::Deserialize;
 
-use crate::error::readable_debug;
+use crate::readable_debug::readable_debug;
 
 /// What can be sent as a command: a [`RawDocument`] or a [`Document`], or a reference to any value that serialises as a
 /// document. The name of the command must be its first field.

@@ -15,12 +15,12 @@ use crate::{Client, Runtime};
 
 /// The number of waiters for the last connection of a closed client.
 pub fn waits_for_the_end<R: Runtime>(client: &Client<R>) -> usize {
-    client.topology().waits_for_the_end()
+    client.driver().waits_for_the_end()
 }
 
 /// The number of entries that the client has for waiters, connections, time limits and closes.
 pub fn entries<R: Runtime>(client: &Client<R>) -> usize {
-    client.topology().entries()
+    client.driver().entries()
 }
 
 /// The number of sessions that are free, and that no endSessions has named.
@@ -32,7 +32,7 @@ pub fn free_sessions<R: Runtime>(client: &Client<R>) -> usize {
 /// limit has aborted the operation, and whether it aborts the next one on its connection.
 pub async fn end_as_the_limit_passes<R: Runtime>(client: &Client<R>, limit: Duration) -> (bool, bool) {
     let abort = Arc::new(Abort::default());
-    let limit = client.topology().limit(Some(limit), &abort);
+    let limit = client.driver().limit(Some(limit), &abort);
     let outcome = abort.during(pending::<()>()).await;
     drop(limit);
     (outcome == Err(AbortReason::TimedOut), abort.get().is_some())

@@ -90,6 +90,8 @@ pub type ClientBuilder = cmap_runtime::ClientBuilder<SimRuntime>;
 pub type Pool = cmap_runtime::Pool<SimRuntime>;
 /// A builder of a pool in a simulation.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<SimRuntime>;
+/// What clients and pools in a simulation can both do.
+pub type Connections = cmap_runtime::Connections<SimRuntime>;
 /// The future of a check-out in a simulation.
 pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, SimRuntime>;
 /// A connection in a simulation.

@@ -60,6 +60,8 @@ pub type ClientBuilder = cmap_runtime::ClientBuilder<Smol>;
 pub type Pool = cmap_runtime::Pool<Smol>;
 /// A builder of a pool on smol.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<Smol>;
+/// What clients and pools on smol can both do.
+pub type Connections = cmap_runtime::Connections<Smol>;
 /// The future of a check-out on smol.
 pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, Smol>;
 /// A connection on smol.

@@ -63,6 +63,8 @@ pub type ClientBuilder = cmap_runtime::ClientBuilder<Tokio>;
 pub type Pool = cmap_runtime::Pool<Tokio>;
 /// A builder of a pool on tokio.
 pub type PoolBuilder = cmap_runtime::PoolBuilder<Tokio>;
+/// What clients and pools on tokio can both do.
+pub type Connections = cmap_runtime::Connections<Tokio>;
 /// The future of a check-out on tokio.
 pub type CheckOut<'a> = cmap_runtime::CheckOut<'a, Tokio>;
 /// A connection on tokio.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::wire::integer;
 
-use super::error::CursorError;
+use crate::error::CursorError;
 
 /// BSON's type of a document.
 const DOCUMENT: u8 = 0x03;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::session::SessionId;
 
-use crate::chores::Chore;
 use crate::runtime::Runtime;
+use crate::runtime::chores::Chore;
 use crate::session::Lent;
 
 /// The most cursors that one killCursors names.

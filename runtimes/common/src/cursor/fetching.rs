@@ -8,9 +8,10 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use super::batch::Batch;
 use super::server_cursor::Left;
-use crate::chores::Chore;
-use crate::operation::{Context, OperationError};
+use crate::error::OperationError;
+use crate::operation::Context;
 use crate::runtime::Runtime;
+use crate::runtime::chores::Chore;
 
 /// What a getMore leads to: the batch, and what is left of the cursor.
 pub(super) type Fetched<R> = (Result<Batch, OperationError>, Left<R>);
@@ -55,7 +56,7 @@ impl<R: Runtime> Fetching<R> {
         let state = State { work, fetched, has_ended: false, is_given_up: false, chore, task, reader };
         let state = Arc::new(Mutex::new(state));
         let task = Task(Arc::clone(&state));
-        context.topology.clock().runtime().spawn(async move { poll_fn(|cx| task.poll(cx)).await });
+        context.driver.clock().runtime().spawn(async move { poll_fn(|cx| task.poll(cx)).await });
         Err(Self { context, state })
     }
 

@@ -15,7 +15,7 @@ use super::fetching::Fetching;
 use super::server_cursor::{Left, ServerCursor, Until};
 use super::time::Ends;
 use super::typed::TypedCursor;
-use crate::operation::OperationError;
+use crate::error::OperationError;
 use crate::runtime::Runtime;
 
 /// The documents that a command found. Made by [`Operation::cursor`](crate::Operation::cursor).

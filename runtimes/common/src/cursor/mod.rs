@@ -16,11 +16,9 @@
 //! | `batch` | the documents of a reply, read in place |
 //! | `options` | what goes along with getMores |
 //! | `time` | what a limit of time is for: the cursor's life, or one iteration |
-//! | `error` | why a cursor cannot be made or go on |
 
 mod batch;
 mod doomed;
-mod error;
 mod fetching;
 mod implicit_session;
 mod opening;
@@ -32,7 +30,6 @@ mod typed;
 mod user_session;
 
 pub(crate) use self::doomed::Doomed;
-pub use self::error::CursorError;
 pub use self::implicit_session::Cursor;
 pub use self::options::CursorOptions;
 pub use self::time::TimeoutMode;

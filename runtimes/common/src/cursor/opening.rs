@@ -13,7 +13,8 @@ use super::server_cursor::{Left, Pinned, ServerCursor};
 use super::time::{CursorTime, TimeoutMode};
 use super::user_session::SessionCursor;
 use crate::connection::Connection;
-use crate::operation::{Answer, InSession, Means, NoSession, Operation, OperationError, SessionOf};
+use crate::error::OperationError;
+use crate::operation::{Answer, InSession, Means, NoSession, Operation, SessionOf};
 use crate::runtime::Runtime;
 use crate::session::Lent;
 
@@ -127,7 +128,7 @@ async fn open<R: Runtime, S>(
     if !are_own && server.max_wire_version < TAKES_COMMENT {
         options.comment = None;
     }
-    let is_load_balanced = context.topology.description().topology_type == TopologyType::LoadBalanced;
+    let is_load_balanced = context.driver.description().topology_type == TopologyType::LoadBalanced;
     let cursor = ServerCursor {
         id: reply.id,
         database: reply.database,

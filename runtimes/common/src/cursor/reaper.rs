@@ -12,11 +12,10 @@ use cmap_core::address::ServerAddress;
 use cmap_core::topology::{Criteria, ServerSelector};
 
 use super::doomed::{DoomedCursor, DoomedNamespace};
-use crate::check_out::CheckOut;
-use crate::connection::Connection;
-use crate::deadline::Limit;
+use crate::connection::{CheckOut, Connection};
 use crate::operation::{Answer, Context, Ended, Means, Operation, SessionOf};
 use crate::runtime::Runtime;
+use crate::time::Limit;
 
 /// How long it waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,7 +44,7 @@ pub(super) fn begin<R: Runtime>(context: &Context<R>, work: impl Future<Output =
     let mut work = Box::pin(work);
     let first = pin!(&mut work).poll(&mut TaskContext::from_waker(Waker::noop()));
     if first.is_pending() {
-        context.topology.clock().runtime().spawn(work);
+        context.driver.clock().runtime().spawn(work);
     }
 }
 
@@ -54,7 +53,7 @@ impl<R: Runtime> Reaper<R> {
         loop {
             let selector = ServerSelector::Pinned(Arc::clone(&self.server));
             let criteria = Criteria { selector, ..Criteria::default() };
-            let connection = CheckOut::of(&self.context.topology, criteria, Limit::Within(PATIENCE)).await;
+            let connection = CheckOut::of(&self.context.driver, criteria, Limit::Within(PATIENCE)).await;
             // Servers end idle cursors by themselves.
             let Ok(connection) = connection else { return };
             let mut connection = Some(connection);

@@ -12,15 +12,12 @@ use cmap_core::topology::ServerSelector;
 
 use super::batch::Batch;
 use super::doomed::{DoomedCursor, DoomedNamespace};
-use super::error::CursorError;
 use super::options::{CursorKind, CursorOptions};
 use super::reaper::{self, kill_command};
 use super::time::{CursorTime, Ends, TimeoutMode, Wait};
 use crate::connection::Connection;
-use crate::error::CommandErrorKind;
-use crate::operation::{
-    Answer, ClientClosed, Context, Means, Operation, OperationError, OperationErrorKind, SessionOf,
-};
+use crate::error::{CommandErrorKind, CursorError, OperationError, OperationErrorKind};
+use crate::operation::{Answer, ClientClosed, Context, Means, Operation, SessionOf};
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
 
@@ -179,13 +176,13 @@ impl<R: Runtime> ServerCursor<R> {
 
     /// Whether its server does not belong to the deployment any more. A closed client has no servers, and says so itself.
     fn has_lost_its_server(&self) -> bool {
-        let topology = &self.context.topology;
-        let is_gone = !topology.description().servers.iter().any(|server| server.address == self.address);
-        is_gone && topology.state() != PoolState::Closed
+        let driver = &self.context.driver;
+        let is_gone = !driver.description().servers.iter().any(|server| server.address == self.address);
+        is_gone && driver.state() != PoolState::Closed
     }
 
     fn wait(&self) -> Wait {
-        let description = self.context.topology.description();
+        let description = self.context.driver.description();
         let server = description.servers.iter().find(|server| server.address == self.address);
         let round_trip = server.map_or(Duration::ZERO, |server| server.min_round_trip_time);
         Wait { longest: self.options.max_await_time, round_trip }
@@ -214,7 +211,7 @@ impl<R: Runtime> ServerCursor<R> {
             let (context, limit) = (Arc::clone(&self.context), self.time.refreshed(&self.context, PATIENCE).0);
             if let Some(chore) = self.end_in_background() {
                 // However it ends, nobody waits any longer.
-                let _ = context.topology.within(Some(limit), context.chores.ended(chore)).await;
+                let _ = context.driver.within(Some(limit), context.chores.ended(chore)).await;
             }
             return;
         };
@@ -303,7 +300,7 @@ impl<R: Runtime> Left<R> {
 /// Waits a little, within the iteration.
 async fn rest<R: Runtime>(context: &Context<R>, ends: Ends) -> Result<(), ClientClosed> {
     let rest = ends.left(context).map_or(REST, |left| left.min(REST));
-    context.pauses.pause(&context.topology, rest).await
+    context.pauses.pause(&context.driver, rest).await
 }
 
 /// Whether nothing of the getMore was sent.

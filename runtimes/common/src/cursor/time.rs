@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::error::CursorError;
 use super::options::{CursorKind, CursorOptions};
-use crate::deadline::{Deadline, Limit};
+use crate::error::CursorError;
 use crate::operation::Context;
 use crate::runtime::Runtime;
+use crate::time::{Deadline, Limit};
 
 /// What the limit of time of a cursor's operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl CursorTime {
 
 impl Ends {
     fn of<R: Runtime>(context: &Context<R>, limit: Option<Limit>) -> Self {
-        let within = |limit| Deadline::within(context.topology.clock().runtime(), limit);
+        let within = |limit| Deadline::within(context.driver.clock().runtime(), limit);
         match limit {
             None => Self { limit, deadline: context.timeout.map(within) },
             Some(Limit::Within(limit)) => Self { limit: Some(Limit::Until(within(limit))), deadline: None },
@@ -134,7 +134,7 @@ impl Ends {
 
     /// The time left; `None` is no limit.
     pub(super) fn left<R: Runtime>(&self, context: &Context<R>) -> Option<Duration> {
-        let runtime = context.topology.clock().runtime();
+        let runtime = context.driver.clock().runtime();
         match self.limit {
             Some(limit) => limit.left(runtime),
             None => self.deadline.map(|deadline| deadline.left(runtime)),

@@ -6,9 +6,8 @@ use bson::RawDocument;
 use cmap_core::session::SessionId;
 
 use super::batch::Batch;
-use super::error::CursorError;
 use super::server_cursor::{Left, Until};
-use crate::operation::OperationError;
+use crate::error::{CursorError, OperationError};
 use crate::runtime::Runtime;
 use crate::session::Session;
 

@@ -5,6 +5,8 @@
 //! whatever happens to the task, even if the runtime drops it half-way.
 
 mod keys;
+mod mechanism;
+pub(crate) mod optional;
 mod resolve;
 
 use std::collections::BTreeMap;
@@ -27,21 +29,20 @@ use futures_io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
 
 pub(crate) use self::keys::Keys;
+pub(crate) use self::mechanism::check_mechanism;
+use self::optional::{ReverseListener, TlsConfig};
 use self::resolve::{NamedBy, resolve};
-use crate::clock::Clock;
-use crate::command_limit::TimeLimit;
-use crate::host::{LastAddress, Unreachable, race};
 use crate::names::Names;
-use crate::optional::{ReverseListener, TlsConfig};
+use crate::names::host::{LastAddress, Unreachable, race};
+use crate::names::seed_list::HostFilter;
 use crate::runtime::{Runtime, Target};
-use crate::seed_list::HostFilter;
 use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::read_budget::BudgetedStream;
 use crate::socket::transport::Transport;
 use crate::socket::{self, Socket};
+use crate::time::{Clock, TimeLimit};
 #[cfg(feature = "__rustls")]
 use crate::tls::{self, TlsError};
-use crate::topology::ServerFilter;
 use crate::watch::Labels;
 
 /// How long before a monitor's limit its dialer gives up, at most.
@@ -55,6 +56,9 @@ pub(crate) struct Establisher<R: Runtime> {
     identity: Option<IdentityId>,
     last_address: LastAddress,
 }
+
+/// Removes the servers that the user does not want.
+pub(crate) type ServerFilter = Arc<dyn Fn(&mut Vec<Arc<ServerDescription>>) + Send + Sync>;
 
 /// What connections to all servers of a client have in common.
 pub(crate) struct Settings<R: Runtime> {

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 
-use crate::host::without_look_up;
 use crate::names::Names;
+use crate::names::host::without_look_up;
 use crate::net;
 use crate::runtime::{Runtime, Target};
 

@@ -2,7 +2,7 @@
 //! server's lock.
 //!
 //! A thread that causes events delivers them before it goes on. Events that other threads cause meanwhile are left to a
-//! task, so that no thread is held up for longer than its own events take: neither a caller nor the driver, on which
+//! task, so that no thread is held up for longer than its own events take: neither a caller nor the timer, on which
 //! all time limits depend. A handler may call the client; the events of that call are delivered when the handler has
 //! returned.
 

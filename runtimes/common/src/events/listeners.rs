@@ -9,7 +9,7 @@ use cmap_core::topology::SelectionDetail;
 
 use super::event::Event;
 use super::subscription::{Subscription, Tape};
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use crate::runtime::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A user's handler of events. It is called on the thread that caused the event, or in a task of the runtime, so it
 /// must be quick. Its panics are caught and go no further.

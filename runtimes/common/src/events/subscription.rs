@@ -8,7 +8,7 @@ use cmap_core::address::ServerAddress;
 use futures_core::Stream;
 
 use super::event::Event;
-use crate::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::runtime::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The events of a client from a moment on. Ends when the client is closed and no handle to it or its connections is
 /// left.

@@ -14,23 +14,19 @@ use cmap_core::session::{
 use cmap_core::topology::{Criteria, Operation as Named, ServerSelector};
 use cmap_core::wire::CommandReply;
 
-use super::error::OperationErrorKind;
 use super::{Answer, SessionOf, failure};
-use crate::check_out::CheckOut;
-use crate::chores::Chores;
-use crate::command_limit::TimeLimit;
-use crate::connection::Connection;
-use crate::deadline::{Deadline, Limit};
-use crate::error::CommandError;
-use crate::pinned::PinnedConnection;
+use crate::connection::{CheckOut, Connection, PinnedConnection};
+use crate::driver::Driver;
+use crate::error::{CommandError, OperationErrorKind};
 use crate::runtime::Runtime;
+use crate::runtime::chores::Chores;
 use crate::session::{Lent, Sessions};
 use crate::socket::cursor_duty::CursorDuty;
-use crate::topology::Topology;
+use crate::time::{Deadline, Limit, TimeLimit};
 
 /// What all attempts at an operation have in common.
 pub(super) struct Attempt<'o, R: Runtime> {
-    pub(super) topology: &'o Arc<Topology<R>>,
+    pub(super) driver: &'o Arc<Driver<R>>,
     pub(super) sessions: &'o Arc<Sessions>,
     pub(super) command: Command<'o>,
     pub(super) outline: Outline<'o>,
@@ -228,11 +224,11 @@ impl<R: Runtime> Attempt<'_, R> {
         let selector = self.server_selector();
         let is_plain = selector == ServerSelector::Writable && retry.deprioritized().is_empty();
         if is_plain && self.named.is_none() {
-            return CheckOut::within(self.topology, limit);
+            return CheckOut::within(self.driver, limit);
         }
         let criteria =
             Criteria { selector, deprioritized: retry.deprioritized().to_vec(), operation: self.named.clone() };
-        CheckOut::of(self.topology, criteria, limit)
+        CheckOut::of(self.driver, criteria, limit)
     }
 
     /// A transaction runs on its mongos, and elsewhere on the primary (PIN-4, PIN-6).
@@ -253,7 +249,7 @@ impl<R: Runtime> Attempt<'_, R> {
             return Cow::Borrowed(self.selector);
         }
         let preference = ReadPreference::clone(preference);
-        Cow::Owned(self.topology.description().preference_for_output(preference).into())
+        Cow::Owned(self.driver.description().preference_for_output(preference).into())
     }
 
     /// Takes a session, if the server has them and the command takes one (SES-1, SES-10).
@@ -266,7 +262,7 @@ impl<R: Runtime> Attempt<'_, R> {
             SessionOf::Implicit(lent)
                 if lent.is_none() && server.has_sessions && takes_session(&self.command, &self.outline) =>
             {
-                *lent = self.sessions.take(self.topology);
+                *lent = self.sessions.take(self.driver);
                 Ok(())
             }
             SessionOf::Explicit(_) | SessionOf::Implicit(_) => Ok(()),
@@ -297,7 +293,7 @@ impl<R: Runtime> Attempt<'_, R> {
             causality: session.map(|session| &session.causality),
             snapshot: session.and_then(|session| session.snapshot.as_ref()),
             reads: ReadsBy::of_operation(&selector),
-            defaults: self.topology.command_defaults(),
+            defaults: self.driver.command_defaults(),
             has_limit: self.deadline.is_some(),
         };
         compose(&self.command, &self.outline, server, &along)
@@ -325,9 +321,9 @@ impl<R: Runtime> Attempt<'_, R> {
     }
 
     fn time_limit(&self) -> Option<TimeLimit> {
-        let left = || self.deadline.map(|deadline| deadline.left(self.topology.clock().runtime()));
+        let left = || self.deadline.map(|deadline| deadline.left(self.driver.clock().runtime()));
         let limit = match self.limit {
-            None => left().map(TimeLimit::Operation).or_else(|| self.topology.command_limit()),
+            None => left().map(TimeLimit::Operation).or_else(|| self.driver.command_limit()),
             Some(_) => left().map(TimeLimit::Caller),
         };
         if self.is_iteration { limit.map(TimeLimit::of_iteration) } else { limit }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use cmap_core::retry::RetryPolicy;
 
 use super::pauses::Pauses;
-use crate::chores::Chores;
 use crate::cursor::Doomed;
+use crate::driver::Driver;
 use crate::runtime::Runtime;
+use crate::runtime::chores::Chores;
 use crate::session::Sessions;
-use crate::topology::Topology;
 
 /// What operations need of their client. It keeps no client open: cursors share it, and outlive their client.
 pub(crate) struct Context<R: Runtime> {
-    pub(crate) topology: Arc<Topology<R>>,
+    pub(crate) driver: Arc<Driver<R>>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) pauses: Arc<Pauses>,
     pub(crate) chores: Arc<Chores>,

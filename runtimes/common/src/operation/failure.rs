@@ -11,8 +11,7 @@ use cmap_core::session::TransactionCommand;
 use cmap_core::topology::SelectionErrorKind;
 
 use super::attempt::{Failed, Server};
-use super::error::OperationErrorKind;
-use crate::error::{CheckOutError, CommandError, CommandErrorKind};
+use crate::error::{CheckOutError, CommandError, CommandErrorKind, OperationErrorKind};
 
 /// A check-out failed: no command was sent.
 pub(super) fn of_check_out(error: CheckOutError) -> Failed {

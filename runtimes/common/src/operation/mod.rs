@@ -12,11 +12,9 @@
 //! | `pauses` | the pauses between attempts |
 //! | `part` | whether it is part of a transaction, and which part |
 //! | `failure` | what an error says about trying again |
-//! | `error` | the error of an operation |
 
 mod attempt;
 mod context;
-mod error;
 mod failure;
 mod part;
 mod pauses;
@@ -36,14 +34,14 @@ use cmap_core::topology::{Operation as Named, ServerSelector};
 pub(crate) use self::attempt::Server;
 use self::attempt::{Attempt, Attempted};
 pub(crate) use self::context::Context;
-pub use self::error::{OperationError, OperationErrorKind};
 pub(crate) use self::pauses::{ClientClosed, Pauses};
 use crate::connection::Connection;
-use crate::deadline::{Deadline, Limit};
 use crate::document::{IntoRequest, Reply, Request};
+use crate::driver::Driver;
+use crate::error::{OperationError, OperationErrorKind};
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
-use crate::topology::Topology;
+use crate::time::{Deadline, Limit};
 
 /// A command that is about to run on a server of the deployment. Made by [`Client::operation`](crate::Client::operation).
 ///
@@ -237,7 +235,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// Carries it out with these means.
     pub(crate) async fn carry_out(self, mut means: Means<'_, R>) -> Ended<R> {
         let Self { context, selector, request, mut limit, session: _, is_once, ending, of: _ } = self;
-        let (topology, sessions) = (&context.topology, &context.sessions);
+        let (driver, sessions) = (&context.driver, &context.sessions);
         let request = match request {
             Ok(request) => request,
             Err(error) => return Ended::before_it_began(means, OperationError::unwritable(error)),
@@ -247,7 +245,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         {
             return Ended::before_it_began(means, OperationError::foreign_session());
         }
-        let within = |limit| Deadline::within(topology.clock().runtime(), limit);
+        let within = |limit| Deadline::within(driver.clock().runtime(), limit);
         if let SessionOf::Explicit(session) = &mut means.session
             && session.is_being_ended()
         {
@@ -258,7 +256,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
                 Some(Limit::None | Limit::Until(_)) => {}
             }
             let end = limit.or(session.limit()).or(means.deadline.map(Limit::Until));
-            let left = end.and_then(|end| end.left(topology.clock().runtime()));
+            let left = end.and_then(|end| end.left(driver.clock().runtime()));
             // Boxed, so that the futures of other operations stay small.
             Box::pin(session.wait_for_end(left)).await;
         }
@@ -271,7 +269,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         let inherited = means.session.explicit().filter(|_| part.is_some()).and_then(|session| session.limit());
         let limit = limit.or(inherited);
         // A write with w: 0 waits for no reply (MSG-7).
-        let defaults = topology.command_defaults();
+        let defaults = driver.command_defaults();
         command.acknowledged = part.is_some() || is_acknowledged(&command, &outline, defaults);
         if !command.acknowledged {
             let concern = write_concern(&outline, defaults);
@@ -302,11 +300,11 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         if limit.is_some() {
             policy.limit = if deadline.is_some() { RetryLimit::WhileTimeLasts } else { RetryLimit::Once };
         }
-        let ends_at = deadline.and_then(|deadline| topology.clock().instant_of(deadline));
+        let ends_at = deadline.and_then(|deadline| driver.clock().instant_of(deadline));
         let number = sessions.next_operation();
         let mut retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
         let mut attempt = Attempt {
-            topology,
+            driver,
             sessions,
             command,
             outline,
@@ -323,7 +321,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             pinned: means.connection,
             number,
             transaction_number: None,
-            named: topology.tells_selections().then(|| named(command.body, number)),
+            named: driver.tells_selections().then(|| named(command.body, number)),
         };
         let result = attempt.make_all(&mut retry, &context.pauses).await;
         let lent = match attempt.session {
@@ -366,7 +364,7 @@ impl<R: Runtime> Ended<R> {
 impl<R: Runtime> Attempt<'_, R> {
     /// Makes attempts until one succeeds, or no further one is allowed.
     async fn make_all(&mut self, retry: &mut Retry, pauses: &Pauses) -> Result<Answer<R>, OperationError> {
-        let topology = self.topology;
+        let driver = self.driver;
         let mut reported = None;
         loop {
             let failed = match self.make(retry).await {
@@ -375,14 +373,14 @@ impl<R: Runtime> Attempt<'_, R> {
                 // The earlier error stands, since the write may have been carried out.
                 Attempted::Refused => return Err(OperationError::of_refused(reported, retry)),
             };
-            let now = topology.clock().now();
+            let now = driver.clock().now();
             let server = failed.server.as_ref().map(|server| FailedServer {
                 address: &server.address,
                 is_mongos: server.is_mongos,
                 max_wire_version: server.max_wire_version,
             });
             let labels = self.label(&failed.failure, retry.labels(&failed.failure, server));
-            let topology_type = topology.description().topology_type;
+            let topology_type = driver.description().topology_type;
             let decision = retry.handle_failure(now, &failed.failure, server, topology_type);
             let earlier = match decision.report {
                 Which::This => None,
@@ -394,7 +392,7 @@ impl<R: Runtime> Attempt<'_, R> {
                 Next::RetryAt(at) => {
                     reported = Some(error);
                     // No connection is held meanwhile (BP-7).
-                    pause(pauses, topology, now, at).await.map_err(|_| OperationError::closed(retry))?;
+                    pause(pauses, driver, now, at).await.map_err(|_| OperationError::closed(retry))?;
                 }
             }
         }
@@ -403,14 +401,14 @@ impl<R: Runtime> Attempt<'_, R> {
 
 async fn pause<R: Runtime>(
     pauses: &Pauses,
-    topology: &Arc<Topology<R>>,
+    driver: &Arc<Driver<R>>,
     now: Instant,
     at: Instant,
 ) -> Result<(), ClientClosed> {
     if at <= now {
         return Ok(());
     }
-    pauses.pause(topology, at.saturating_since(now)).await
+    pauses.pause(driver, at.saturating_since(now)).await
 }
 
 /// Whether a command with this write concern can go without a reply.

@@ -5,7 +5,7 @@ use cmap_core::options::{ReadMode, ReadPreference};
 use cmap_core::session::{TransactionCommand, TransactionError};
 use cmap_core::topology::ServerSelector;
 
-use super::error::OperationError;
+use crate::error::OperationError;
 use crate::runtime::Runtime;
 use crate::session::Session;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use slab::Slab;
 
+use crate::driver::Driver;
 use crate::runtime::Runtime;
 use crate::socket::abort::{Abort, AbortReason};
-use crate::topology::Topology;
 
 /// The pauses under way in a client.
 #[derive(Debug, Default)]
@@ -32,15 +32,15 @@ struct Pause<'a> {
 }
 
 impl Pauses {
-    /// Pauses for `duration`, by the clock of `topology`. A runtime that ends ends the pause.
+    /// Pauses for `duration`, by the clock of `driver`. A runtime that ends ends the pause.
     pub(crate) async fn pause<R: Runtime>(
         &self,
-        topology: &Arc<Topology<R>>,
+        driver: &Arc<Driver<R>>,
         duration: Duration,
     ) -> Result<(), ClientClosed> {
         let end = Arc::new(Abort::default());
         let _pause = self.begin(&end)?;
-        let limit = topology.limit(Some(duration), &end);
+        let limit = driver.limit(Some(duration), &end);
         let ended = end.during(std::future::pending::<()>()).await;
         drop(limit);
         if ended == Err(AbortReason::Closed) { Err(ClientClosed) } else { Ok(()) }

@@ -12,7 +12,7 @@ use crate::events::{Event, PoolEvent};
 
 /// How a client records what its machine does: [`Builder::recorder`](crate::Builder::recorder).
 ///
-/// By itself it keeps the last calls in memory, for [`Client::trace`](crate::Client::trace); a [sparse](Self::sparse) one keeps hours. With a
+/// By itself it keeps the last calls in memory, for [`Client::trace`](crate::Connections::trace); a [sparse](Self::sparse) one keeps hours. With a
 /// [`directory`](Self::directory) it also writes files: when an event calls for it, and when the program panics; at most one a
 /// minute.
 ///

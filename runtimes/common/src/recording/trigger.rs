@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use super::recorder::{Predicate, Recorder};
 use super::{files, on_panic};
+use crate::driver::Driver;
 use crate::events::Listeners;
 use crate::runtime::Runtime;
-use crate::topology::Topology;
 
 /// What writes the files of a client that has a recorder with a directory.
 pub(crate) struct Trigger<R: Runtime> {
-    topology: OnceLock<Weak<Topology<R>>>,
+    driver: OnceLock<Weak<Driver<R>>>,
     directory: PathBuf,
     linger: Duration,
     /// When the last file was called for.
@@ -28,7 +28,7 @@ impl<R: Runtime> Trigger<R> {
     /// Listens to the events that call for files. `None` if the recorder has no directory.
     pub(crate) fn of(recorder: &Recorder, listeners: &mut Listeners) -> Option<Arc<Self>> {
         let trigger = Arc::new(Self {
-            topology: OnceLock::new(),
+            driver: OnceLock::new(),
             directory: recorder.directory.clone()?,
             linger: recorder.linger,
             last: Mutex::default(),
@@ -45,8 +45,8 @@ impl<R: Runtime> Trigger<R> {
     }
 
     /// Names the client, once it is there.
-    pub(crate) fn attach(self: &Arc<Self>, topology: &Arc<Topology<R>>) {
-        if self.topology.set(Arc::downgrade(topology)).is_ok() && topology.trigger.set(Arc::clone(self)).is_ok() {
+    pub(crate) fn attach(self: &Arc<Self>, driver: &Arc<Driver<R>>) {
+        if self.driver.set(Arc::downgrade(driver)).is_ok() && driver.trigger.set(Arc::clone(self)).is_ok() {
             let files: Weak<dyn on_panic::Files> = Arc::<Self>::downgrade(self);
             on_panic::register(files);
         }
@@ -54,8 +54,8 @@ impl<R: Runtime> Trigger<R> {
 
     /// Writes a file after a while, in the background, unless one was called for within the last minute.
     pub(crate) fn pull(self: &Arc<Self>, reason: &'static str) {
-        let Some(topology) = self.topology.get().and_then(Weak::upgrade) else { return };
-        let runtime = topology.clock().runtime().clone();
+        let Some(driver) = self.driver.get().and_then(Weak::upgrade) else { return };
+        let runtime = driver.clock().runtime().clone();
         if !self.is_due(runtime.now()) {
             return;
         }
@@ -63,8 +63,8 @@ impl<R: Runtime> Trigger<R> {
         let at = runtime.now() + self.linger;
         runtime.clone().spawn(async move {
             runtime.sleep_until(at).await;
-            if let Some(file) = topology.trace(reason) {
-                drop(topology);
+            if let Some(file) = driver.trace(reason) {
+                drop(driver);
                 let now = runtime.unix_time();
                 let written = runtime.spawn_blocking(move || trigger.write(now, &file)).await;
                 tell(written.unwrap_or_else(|| Err(io::Error::other(crate::error::RuntimeGone))));
@@ -92,10 +92,10 @@ impl<R: Runtime> Trigger<R> {
 
 impl<R: Runtime> on_panic::Files for Trigger<R> {
     fn write_now(&self) {
-        let Some(topology) = self.topology.get().and_then(Weak::upgrade) else { return };
-        let runtime = topology.clock().runtime();
+        let Some(driver) = self.driver.get().and_then(Weak::upgrade) else { return };
+        let runtime = driver.clock().runtime();
         if self.is_due(runtime.now())
-            && let Some(file) = topology.trace_if_unlocked("panic")
+            && let Some(file) = driver.trace_if_unlocked("panic")
         {
             tell(self.write(runtime.unix_time(), &file));
         }

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use super::greeting::Visitor;
 use super::shared::Shared;
-use crate::listen::Listen;
-use crate::runtime::Runtime;
+use crate::runtime::{Listen, Runtime};
 use crate::socket::yield_now::yield_now;
 
 /// How long nothing is accepted after the system gave no connection: a lack of descriptors or memory does not pass at once.

@@ -13,9 +13,9 @@ use futures_io::{AsyncRead, AsyncWrite};
 use super::hand_over::Promise;
 use super::orders::{Order, Orders};
 use super::shared::{Connected, DialedStream};
-use crate::clock::Clock;
 use crate::runtime::Runtime;
 use crate::socket;
+use crate::time::Clock;
 
 /// How long the last words may take.
 const LAST_WORDS: Duration = Duration::from_secs(2);

@@ -9,8 +9,8 @@ use cmap_core::time::Instant;
 
 use super::ReverseListener;
 use super::shared::{Closed, DialedStream, Shared, Turn};
-use crate::clock::Clock;
 use crate::runtime::Runtime;
+use crate::time::Clock;
 
 /// The most members that an error names.
 const NAMED: usize = 4;

@@ -78,7 +78,7 @@ pub enum SocketEnded {
     Ended(#[from] Ending),
 }
 
-crate::error::readable_debug!(BindError, SocketEnded);
+crate::readable_debug::readable_debug!(BindError, SocketEnded);
 
 impl From<TlsError> for SocketEnded {
     fn from(error: TlsError) -> Self {

@@ -54,10 +54,9 @@ pub use self::error::{BindError, SocketEnded};
 pub use self::event::ReverseEvent;
 pub use self::options::{PemSource, ReverseOptions};
 use self::shared::{Shared, State};
-use crate::clock::Clock;
 use crate::error::RuntimeGone;
-use crate::listen::Listen;
-use crate::runtime::Runtime;
+use crate::runtime::{Listen, Runtime};
+use crate::time::Clock;
 
 /// Listens for the agents of servers, and parks their sockets until clients want connections.
 ///

@@ -15,9 +15,9 @@ use rustls::ServerConfig;
 use super::hand_over::{self, Claim, Promise};
 use super::orders::{Order, Orders};
 use super::teller::Teller;
-use crate::clock::Clock;
 use crate::runtime::Runtime;
 use crate::socket::transport::Transport;
+use crate::time::Clock;
 use crate::tls::TlsStream;
 
 /// A socket that an agent has opened, under the listener's TLS.

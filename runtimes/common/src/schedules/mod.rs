@@ -20,7 +20,7 @@ use shuttle::{Config, Runner, thread};
 
 use self::runtime::{Network, Schedule};
 use crate::events::{Event, PoolEvent};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, PoisonError};
+use crate::runtime::sync::{Arc, AtomicBool, Mutex, Ordering, PoisonError};
 use crate::{CheckOutError, CommandError, Connection, Pool};
 
 /// The bugs of a schedule that PCT looks for need at most this many changes of threads.
@@ -62,7 +62,7 @@ fn assert_nothing_is_left(pool: Pool<Schedule>, network: &Network) {
     pool.close();
 
     assert_eq!(block_on(pool.closed(Duration::MAX)).unwrap(), 0);
-    assert_eq!(pool.topology().entries(), 0);
+    assert_eq!(pool.driver().entries(), 0);
     drop(pool);
     while let Some(task) = network.task() {
         block_on(task).unwrap();
@@ -228,7 +228,7 @@ fn the_driver_hears_each_call() {
             }
         });
 
-        // The pool is populated by the driver, which may be about to sleep.
+        // The pool is populated by the timer, which may be about to sleep.
         pool.ready();
 
         assert_eq!(established.during(std::future::pending::<()>()), None);

@@ -15,8 +15,8 @@ use futures_io::{AsyncRead, AsyncWrite};
 use shuttle::future::JoinHandle;
 
 use crate::error::RuntimeGone;
+use crate::runtime::sync::Arc;
 use crate::runtime::{Runtime, Target};
-use crate::sync::Arc;
 
 /// Tasks, on a network.
 #[derive(Clone)]

@@ -2,8 +2,7 @@
 
 use std::error::Error as StdError;
 
-use crate::error::{CommandError, Error};
-use crate::operation::OperationError;
+use crate::error::{CommandError, Error, OperationError};
 
 /// An error of a transaction's callback, which may have an [`OperationError`] in it. Its labels decide whether the transaction is
 /// repeated: an error type of your own passes the question on.

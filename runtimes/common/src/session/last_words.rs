@@ -12,13 +12,11 @@ use cmap_core::options::{ReadMode, ReadPreference};
 use cmap_core::session::SessionId;
 use cmap_core::topology::Criteria;
 
-use crate::check_out::CheckOut;
-use crate::command_limit::TimeLimit;
-use crate::connection::Connection;
-use crate::deadline::{Deadline, Limit};
+use crate::connection::{CheckOut, Connection};
+use crate::driver::Driver;
 use crate::operation::Context;
 use crate::runtime::Runtime;
-use crate::topology::Topology;
+use crate::time::{Deadline, Limit, TimeLimit};
 
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -30,24 +28,24 @@ pub(crate) struct LastWords<R: Runtime> {
     connection: Option<Connection<R>>,
     /// As many together as one message may name.
     sessions: Vec<Vec<SessionId>>,
-    topology: Arc<Topology<R>>,
+    driver: Arc<Driver<R>>,
 }
 
 impl<R: Runtime> LastWords<R> {
     /// Those of a client that is about to be closed. `None` if it has no sessions, or no connection is available.
     pub(crate) fn of(context: &Context<R>) -> Option<Self> {
-        let Context { topology, sessions, .. } = context;
+        let Context { driver, sessions, .. } = context;
         if sessions.is_empty() {
             return None;
         }
         let selector = ReadPreference::new(ReadMode::PrimaryPreferred).into();
-        let mut check_out = pin!(CheckOut::of(topology, Criteria { selector, ..Criteria::default() }, Limit::None));
+        let mut check_out = pin!(CheckOut::of(driver, Criteria { selector, ..Criteria::default() }, Limit::None));
         match check_out.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())) {
             Poll::Ready(Ok(connection)) => {
-                let topology = Arc::clone(topology);
+                let driver = Arc::clone(driver);
                 // Those that come back later belong to callers who know nothing of the end: nobody waits for them.
                 let sessions = sessions.take_all_ids();
-                Some(Self { connection: Some(connection), sessions, topology })
+                Some(Self { connection: Some(connection), sessions, driver })
             }
             Poll::Ready(Err(_)) | Poll::Pending => None,
         }
@@ -56,7 +54,7 @@ impl<R: Runtime> LastWords<R> {
     /// Ends the sessions. Errors do not matter: sessions expire by themselves.
     pub(crate) async fn send(mut self) {
         let Some(connection) = &mut self.connection else { return };
-        let runtime = self.topology.clock().runtime();
+        let runtime = self.driver.clock().runtime();
         let end = Deadline::within(runtime, PATIENCE);
         for sessions in &self.sessions {
             let mut ids = RawArrayBuf::new();
@@ -75,6 +73,6 @@ impl<R: Runtime> Drop for LastWords<R> {
     fn drop(&mut self) {
         // It is checked in before the pools are closed.
         drop(self.connection.take());
-        self.topology.close();
+        self.driver.close();
     }
 }

@@ -8,8 +8,8 @@ use bson::RawDocument;
 use cmap_core::session::{ClusterTime, ServerSession, SessionId, SessionPool};
 use cmap_core::time::Instant;
 
+use crate::driver::Driver;
 use crate::runtime::Runtime;
-use crate::topology::Topology;
 
 /// The server sessions of a client.
 pub(crate) struct Sessions {
@@ -27,7 +27,7 @@ struct State {
 
 /// A server session in use. Dropping it gives it back; a command that was cut off half-way makes it dirty (SES-8).
 pub(crate) struct Lent<R: Runtime> {
-    topology: Arc<Topology<R>>,
+    driver: Arc<Driver<R>>,
     sessions: Arc<Sessions>,
     id: SessionId,
     /// There until it is dropped.
@@ -49,22 +49,22 @@ impl Sessions {
 
     /// A free server session, or a new one, for a command that is about to be sent. `None` if the system has no random bits for
     /// its id.
-    pub(crate) fn take<R: Runtime>(self: &Arc<Self>, topology: &Arc<Topology<R>>) -> Option<Lent<R>> {
-        let now = topology.clock().now();
-        let timeout = topology.session_timeout();
+    pub(crate) fn take<R: Runtime>(self: &Arc<Self>, driver: &Arc<Driver<R>>) -> Option<Lent<R>> {
+        let now = driver.clock().now();
+        let timeout = driver.session_timeout();
         let taken = self.state().pool.take(now, timeout);
         let session = match taken {
             Some(session) => session,
             None => {
                 let mut random = [0; 16];
-                topology.clock().runtime().fill_random(&mut random).ok()?;
+                driver.clock().runtime().fill_random(&mut random).ok()?;
                 self.state().pool.make(now, SessionId::of_random(random))
             }
         };
-        let (topology, sessions) = (Arc::clone(topology), Arc::clone(self));
+        let (driver, sessions) = (Arc::clone(driver), Arc::clone(self));
         let id = session.id();
         Some(Lent {
-            topology,
+            driver,
             sessions,
             id,
             session: Some(session),
@@ -130,21 +130,21 @@ impl<R: Runtime> Lent<R> {
 
     /// The session for a command of its owner's that a task sends.
     pub(super) fn copy(&self) -> Self {
-        let (topology, sessions) = (Arc::clone(&self.topology), Arc::clone(&self.sessions));
+        let (driver, sessions) = (Arc::clone(&self.driver), Arc::clone(&self.sessions));
         let (id, session, timeout) = (self.id, self.session.clone(), self.timeout);
-        Self { topology, sessions, id, session, timeout, taken_at: None, is_under_way: false, is_copy: true }
+        Self { driver, sessions, id, session, timeout, taken_at: None, is_under_way: false, is_copy: true }
     }
 
     /// The session itself, for somebody who keeps it longer.
     pub(super) fn take_over(&mut self) -> Self {
-        let (topology, sessions) = (Arc::clone(&self.topology), Arc::clone(&self.sessions));
+        let (driver, sessions) = (Arc::clone(&self.driver), Arc::clone(&self.sessions));
         let Self { id, timeout, taken_at, is_under_way, is_copy, .. } = *self;
-        Self { topology, sessions, id, session: self.session.take(), timeout, taken_at, is_under_way, is_copy }
+        Self { driver, sessions, id, session: self.session.take(), timeout, taken_at, is_under_way, is_copy }
     }
 
     /// The id, which is about to be sent.
     pub(crate) fn send_id(&mut self) -> SessionId {
-        let now = self.taken_at.take().unwrap_or_else(|| self.topology.clock().now());
+        let now = self.taken_at.take().unwrap_or_else(|| self.driver.clock().now());
         if let Some(session) = &mut self.session {
             session.mark_used(now);
             // The future of the command before was dropped half-way.
@@ -193,7 +193,7 @@ impl<R: Runtime> Drop for Lent<R> {
         if self.is_under_way {
             session.mark_dirty();
         }
-        let now = self.topology.clock().now();
+        let now = self.driver.clock().now();
         self.sessions.state().pool.give_back(now, self.timeout, session);
     }
 }

@@ -20,10 +20,10 @@ use super::labelled::Labelled;
 use super::unfinished::{Guarded, Unfinished};
 use super::user_session::Session;
 use crate::client::Client;
-use crate::deadline::{Deadline, Limit};
-use crate::operation::OperationError;
-use crate::pinned::PinnedConnection;
+use crate::connection::PinnedConnection;
+use crate::error::OperationError;
 use crate::runtime::Runtime;
+use crate::time::{Deadline, Limit};
 
 impl<R: Runtime> Session<R> {
     /// Starts a transaction, with the session's default options. Operations in the session are part of it, until it is committed
@@ -278,7 +278,7 @@ impl<R: Runtime> Session<R> {
 
     fn attempts(&self, options: TransactionOptions, limit: Limit) -> Attempts<R> {
         let client = self.client.clone();
-        let (topology, sessions) = (client.topology(), client.sessions());
+        let (driver, sessions) = (client.driver(), client.sessions());
         let deadline = match limit {
             Limit::None => None,
             Limit::Within(limit) => Some(client.deadline(limit)),
@@ -286,12 +286,12 @@ impl<R: Runtime> Session<R> {
         };
         let seed = sessions.seed_of(sessions.next_operation());
         let is_unlimited = client.options().timeout.is_some_and(|timeout| timeout.is_zero());
-        let decisions = match deadline.map(|deadline| topology.clock().instant_of(deadline)) {
+        let decisions = match deadline.map(|deadline| driver.clock().instant_of(deadline)) {
             None if is_unlimited => WithTransaction::without_limit(seed),
-            None => WithTransaction::new(topology.clock().now(), None, seed),
+            None => WithTransaction::new(driver.clock().now(), None, seed),
             // It lies beyond what the clock can show.
             Some(None) => WithTransaction::without_limit(seed),
-            Some(ends_at) => WithTransaction::new(topology.clock().now(), ends_at, seed),
+            Some(ends_at) => WithTransaction::new(driver.clock().now(), ends_at, seed),
         };
         Attempts { client, options, deadline, decisions }
     }
@@ -313,7 +313,7 @@ struct Attempts<R: Runtime> {
 
 impl<R: Runtime> Attempts<R> {
     fn now(&self) -> Instant {
-        self.client.topology().clock().now()
+        self.client.driver().clock().now()
     }
 
     fn start(&self, session: &mut Session<R>) -> Result<(), OperationError> {
@@ -379,7 +379,7 @@ impl<R: Runtime> Attempts<R> {
 
     async fn pause(&self, at: Instant) -> Result<(), OperationError> {
         let context = self.client.context();
-        let paused = context.pauses.pause(&context.topology, at.saturating_since(self.now())).await;
+        let paused = context.pauses.pause(&context.driver, at.saturating_since(self.now())).await;
         paused.map_err(|_| OperationError::closed_before_it_began())
     }
 }

@@ -9,9 +9,9 @@ use cmap_core::session::{Ending, TransactionCommand};
 
 use super::options::SessionOptions;
 use super::user_session::Session;
-use crate::pinned::PinnedConnection;
+use crate::connection::PinnedConnection;
 use crate::runtime::Runtime;
-use crate::slot::Slot;
+use crate::runtime::slot::Slot;
 
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,10 +63,10 @@ impl<R: Runtime> Session<R> {
         // It comes after an end that a task is at already.
         ending.back = self.back.take();
         let chore = self.client.context().chores.begin();
-        let clock = self.client.topology().clock().clone();
+        let clock = self.client.driver().clock().clone();
         self.is_commit_unsent = false;
         self.back = Some(slot);
-        self.client.topology().clock().runtime().spawn(async move {
+        self.client.driver().clock().runtime().spawn(async move {
             // Its outcome does not matter: the server forgets what is not ended after a minute.
             let ended = ending.send_end(command, Some(PATIENCE)).await;
             if may_straggle
@@ -98,9 +98,9 @@ impl<R: Runtime> Session<R> {
     /// Waits for the task that ends its transaction, for at most `limit`.
     pub(crate) async fn wait_for_end(&mut self, limit: Option<Duration>) {
         let Some(slot) = &self.back else { return };
-        let topology = Arc::clone(self.client.topology());
+        let driver = Arc::clone(self.client.driver());
         // Else time is up.
-        let Ok(back) = topology.within(limit, poll_fn(|cx| slot.poll(cx))).await else { return };
+        let Ok(back) = driver.within(limit, poll_fn(|cx| slot.poll(cx))).await else { return };
         self.back = None;
         let Ok(Back { is_dirty, pinned }) = back else { return };
         if is_dirty {
@@ -114,7 +114,7 @@ impl<R: Runtime> Session<R> {
     pub(super) fn give_back_after_end(&mut self) {
         let Some(slot) = self.back.take() else { return };
         let (mut lent, chore) = (self.lent.take_over(), self.client.context().chores.begin());
-        self.client.topology().clock().runtime().spawn(async move {
+        self.client.driver().clock().runtime().spawn(async move {
             if let Ok(Back { is_dirty: true, .. }) = poll_fn(|cx| slot.poll(cx)).await {
                 lent.end_command(true);
             }

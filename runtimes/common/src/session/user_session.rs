@@ -11,12 +11,13 @@ use super::options::{Consistency, SessionOptions};
 use super::sessions::Lent;
 use super::unfinished::Back;
 use crate::client::Client;
-use crate::deadline::Limit;
+use crate::connection::PinnedConnection;
 use crate::document::{IntoRequest, Reply};
-use crate::operation::{InSession, Operation, OperationError};
-use crate::pinned::PinnedConnection;
+use crate::error::OperationError;
+use crate::operation::{InSession, Operation};
 use crate::runtime::Runtime;
-use crate::slot::Slot;
+use crate::runtime::slot::Slot;
+use crate::time::Limit;
 
 /// A session of a user's own: its operations belong together, and by default each read sees what the session has seen and
 /// written before, on any member. Made by [`Client::start_session`](crate::Client::start_session); used by

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 
 use cmap_core::connection::Phase;
 
-use crate::sync::{AtomicU8, AtomicWaker, Ordering};
+use crate::runtime::sync::{AtomicU8, AtomicWaker, Ordering};
 
 /// Why work was aborted. A reason with a greater number overrides one with a smaller number: a reason that concerns the
 /// connection counts more than one that concerns a single operation.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cmap_core::session::SessionId;
 
-use crate::chores::Chores;
+use crate::runtime::chores::Chores;
 
 /// The duty to end the cursor that the command under way makes, if the command is given up.
 pub(crate) struct CursorDuty {

@@ -23,7 +23,7 @@ pub enum TlsConfigError {
     Cryptography(#[source] rustls::Error),
 }
 
-crate::error::readable_debug!(TlsConfigError);
+crate::readable_debug::readable_debug!(TlsConfigError);
 
 /// PEM text cannot be used. It displays as one sentence; its source is the cause of the problem.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A text that says what connections are for, made once by [`Client::label`](crate::Client::label) and given to many check-outs:
+/// A text that says what connections are for, made once by [`Client::label`](crate::Connections::label) and given to many check-outs:
 /// then the text is not searched for at each of them. It belongs to its client; to others it means nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {

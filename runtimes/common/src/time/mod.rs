@@ -1,0 +1,18 @@
+//! Time: the clock of a client, and the limits that callers and options set.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `clock` | the time of a runtime as the core counts it |
+//! | `deadline` | how long one call may wait, and when an operation of several calls has to end |
+//! | `command_limit` | how long a command may take, and how much of that the server is told |
+//!
+//! What ends calls whose time is up is the timer of `driver`.
+
+mod clock;
+pub(crate) mod command_limit;
+mod deadline;
+
+pub use self::clock::Clock;
+pub use self::command_limit::TimeLimit;
+pub(crate) use self::deadline::{CONNECT_TIMEOUT, without_zero};
+pub use self::deadline::{Deadline, Limit};
