@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `mod` | the pool's public interface: calls in, outputs out |
 //! | `state` | the states of pools and connections, and every transition |
-//! | `fast_path`, `hand_off` | the check-outs and check-ins that meet no obstacle; those that wait for one another |
+//! | `fast_path` | the check-outs and check-ins that meet no obstacle |
 //! | `serving` | which waiter gets which connection, and when one is created |
 //! | `check_in` | connections that come back |
 //! | `clearing` | clear, close, interrupt |
