@@ -15,13 +15,9 @@ use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Output, Topology, TopologyOptions};
 use gungraun::prelude::*;
-use gungraun::{Callgrind, EventKind};
 
 /// How often the benchmark repeats its operation.
 const OPERATIONS: usize = 50;
-
-/// Instructions that a check-out/check-in pair may cost.
-const BUDGET_PER_PAIR: u64 = 465;
 
 /// Drains the outputs, establishes connections, and returns the delivery.
 fn drain(topology: &mut Topology<u64>, now: Instant) -> Option<Delivery<u64>> {
@@ -83,10 +79,5 @@ fn pair(mut topology: Topology<u64>) -> Topology<u64> {
     topology
 }
 
-library_benchmark_group!(
-    name = budget,
-    config = LibraryBenchmarkConfig::default()
-        .tool(Callgrind::default().hard_limits([(EventKind::Ir, BUDGET_PER_PAIR * OPERATIONS as u64)])),
-    benchmarks = [pair]
-);
-main!(library_benchmark_groups = [budget]);
+library_benchmark_group!(name = uncontended, benchmarks = [pair]);
+main!(library_benchmark_groups = [uncontended]);

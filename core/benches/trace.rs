@@ -1,9 +1,10 @@
 //! What recording costs an input, in instructions (callgrind): the pair of `server.rs` through a topology whose calls can be
-//! recorded: without a recorder, the same by the fast path alone (as adapters ask for it), with a dense one, and with a sparse one.
+//! recorded: without a recorder, with a dense one, and with a sparse one.
 //!
 //! A program of its own, because a second caller of the pool's methods would change the compiler's inlining there. The report has
 //! all beside the plain topology's pair; divide each by [`OPERATIONS`], and the difference by two inputs a pair. The last one is the
-//! copy of a state with many waiters, with which a segment begins. It fails where a limit is exceeded.
+//! copy of a state with many waiters, with which a segment begins. It fails where a pair with a dense recorder, or without one, costs more
+//! than it may beside the plain one.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 
@@ -24,17 +25,14 @@ use gungraun::{Callgrind, EventKind};
 /// How often each benchmark repeats its operation: often enough for the check of the state every 64 calls to count.
 const OPERATIONS: usize = 640;
 
-/// Instructions that the pair of the plain topology may cost, in this program.
+/// Instructions that the pair of the plain topology costs, in this program: it has no limit of its own. Renew it when that changes.
 const PLAIN: u64 = 243;
 
 /// What recording may cost an input.
-const BUDGET: u64 = 45;
+const BUDGET: u64 = 60;
 
-/// What sparse recording may cost it.
-const BUDGET_SPARSE: u64 = 10;
-
-/// What a pair may cost where a recorder could be and is none: tests at each end. The fast path has none of them.
-const BUDGET_OFF: u64 = 10;
+/// What a pair may cost where a recorder could be and is none: tests at each end.
+const BUDGET_OFF: u64 = 12;
 
 /// A topology of a server that was checked, and whose pool's one connection is available.
 fn warm() -> Topology<u64> {
@@ -96,7 +94,7 @@ macro_rules! pairs {
     }};
 }
 
-#[library_benchmark(config = limit(0))]
+#[library_benchmark]
 #[bench::warm(warm())]
 fn plain(topology: Topology<u64>) -> Topology<u64> {
     pairs!(topology)
@@ -114,7 +112,7 @@ fn dense(topology: Recorded<u64>) -> Recorded<u64> {
     pairs!(topology)
 }
 
-#[library_benchmark(config = limit(BUDGET_OFF + 2 * BUDGET_SPARSE))]
+#[library_benchmark]
 #[bench::warm(recording(Detail::Sparse))]
 fn sparse(topology: Recorded<u64>) -> Recorded<u64> {
     pairs!(topology)
@@ -122,9 +120,6 @@ fn sparse(topology: Recorded<u64>) -> Recorded<u64> {
 
 /// Check-outs that wait.
 const WAITERS: usize = 10_000;
-
-/// Instructions that the copy of a state may cost for each of them: what a call is held up by when a segment begins.
-const BUDGET_PER_WAITER: u64 = 1400;
 
 fn crowded() -> Recorded<u64> {
     let mut topology = recorded();
@@ -134,11 +129,8 @@ fn crowded() -> Recorded<u64> {
     topology
 }
 
-#[library_benchmark(config = {
-    let mut config = LibraryBenchmarkConfig::default();
-    config.tool(Callgrind::default().hard_limits([(EventKind::Ir, BUDGET_PER_WAITER * WAITERS as u64)]));
-    config
-})]
+// What a call is held up by when a segment begins. Divide by the number of waiters, not by `OPERATIONS`.
+#[library_benchmark]
 #[bench::crowded(crowded())]
 fn snapshot(mut topology: Recorded<u64>) -> Recorded<u64> {
     topology.start_recording(RecorderOptions::default());

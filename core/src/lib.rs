@@ -62,7 +62,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `examples/threads.rs` drives a pool for a thousand threads in the same way.
+//! `examples/threads.rs` drives a pool for a thousand threads in the same way, and `examples/deployment.rs` a topology with its monitors.
 //!
 //! # The rooms
 //!

@@ -11,7 +11,7 @@ use crate::pool::Cause;
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Finding {
-    /// The server answered.
+    /// The server answered: the description that `ServerDescription::of_reply` makes from its reply.
     Description(Box<ServerDescription>),
     /// The check failed.
     Failure {

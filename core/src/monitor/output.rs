@@ -11,9 +11,9 @@ use crate::time::Instant;
 pub enum Output {
     /// Something to do.
     Action(Action),
-    /// An event, for the server's `handle_heartbeat`.
+    /// An event, for the topology's `handle_heartbeat`.
     Event(HeartbeatEvent),
-    /// The result of a check, for the server's `handle_check`.
+    /// The result of a check, for the topology's `handle_check`: a description is made by `ServerDescription::of_reply`.
     Found(Finding),
 }
 

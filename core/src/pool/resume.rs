@@ -1,7 +1,7 @@
 //! Resuming: the machine was suspended, and a clock that stood still meanwhile tells nothing of it.
 //!
 //! Nobody knows then how long the available connections have been idle. Each is checked for life before its next delivery,
-//! whatever `check_after_idle` says; until the last of them was, calls take the long way.
+//! whatever `check_after_idle` says; until the last of them was, no check-out takes the fast path.
 
 use super::Pool;
 use super::connections::Stage;

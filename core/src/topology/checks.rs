@@ -26,6 +26,9 @@ impl<C> Topology<C> {
     /// A check that failed makes the server unknown and clears its pool. Connections in use are interrupted if the
     /// check timed out (MON-9), because they would wait for nothing, too.
     ///
+    /// A `Monitor` hands over its findings as they are to be; a monitor of your own makes the description from the hello's reply, by
+    /// `ServerDescription::of_reply`.
+    ///
     /// # Errors
     /// The check failed, and the server is load-balanced, and therefore not checked (LB-3).
     pub fn handle_check(&mut self, now: Instant, server: ServerId, finding: Finding) -> Result<(), ApiMisuse> {

@@ -19,6 +19,8 @@ impl<C> Topology<C> {
     /// nothing is known (SEL-2). A description older than what is known already is ignored (SDAM-6), and so is that of a connection that a clear
     /// has made stale: the reason for the clear is newer.
     ///
+    /// `ServerDescription::of_reply` makes the description from the hello's reply.
+    ///
     /// # Errors
     /// A service is named outside load-balanced mode; or those of [`Pool::handle_hello`](crate::pool::Pool::handle_hello).
     pub fn handle_hello(

@@ -16,7 +16,6 @@
 //! |---|---|
 //! | `mod` | the topology, and the driving rule |
 //! | `callers` | check-outs, check-ins, the beginning and the end |
-//! | `hand_off` | check-outs that wait while all connections are in use, and the check-ins that serve them |
 //! | `connections` | what happens at connections, and what it says of their server |
 //! | `checks` | what checks and hellos say of a server, and what follows for all of them |
 //! | `description`, `update`, `transition` | what is known of the servers, and what a new description of one makes of it |
@@ -127,7 +126,7 @@ pub struct Topology<C> {
     phase: Phase,
     /// Of the seed list in DNS, from opening to closing.
     polling: Option<SrvPolling>,
-    /// The server that every write is sent to now, if there is one and its pool is open: the fast path of a check-out.
+    /// The server that every write is sent to now, if there is exactly one.
     writer: Option<ServerId>,
     /// How long a check-out may take that does not wait for a server.
     check_out_limit: Duration,
