@@ -42,6 +42,9 @@ impl Oracle {
     ) -> Result<(), Broken> {
         let now = self.now;
         let Some(waiter) = self.waiting.find(CheckOut::Started(check_out)).map(|waiter| *waiter) else { return Ok(()) };
+        // The users of a client share the limit of a server.
+        let at_server = self.pools.server_of(place).map(|server| self.pools.at_server(server));
+        let waiting: usize = at_server.into_iter().flatten().map(|(_, pool)| pool.queue.len()).sum();
         let Some(pool) = self.pools.judged(place) else { return Ok(()) };
         let is_lawful = match kind {
             CheckOutErrorKind::Timeout(WaitLimit::Deadline) => waiter.end().is_some_and(|end| end <= now),
@@ -49,7 +52,7 @@ impl Oracle {
                 self.patience.end_in_pool(&waiter).is_some_and(|end| end <= now)
             }
             CheckOutErrorKind::WaitQueueFull { .. } => {
-                self.patience.max_wait_queue_depth.is_some_and(|depth| pool.queue.len() > depth as usize)
+                self.patience.max_wait_queue_depth.is_some_and(|depth| waiting > depth as usize)
             }
             CheckOutErrorKind::PoolCleared { .. } => !pool.is_ready,
             CheckOutErrorKind::PoolClosed => pool.is_closed,
