@@ -90,8 +90,9 @@ impl<R: Runtime> Client<R> {
         self.check_out_for_within(Criteria { selector: selector.into(), ..Criteria::default() }, limit)
     }
 
-    /// The same within a [`Duration`] or before a [`Deadline`], as [`check_out_within`](Connections::check_out_within), and for the
-    /// next attempt of an operation that has failed on `deprioritized` servers: they are taken only if no other one suits.
+    /// The same within a [`Duration`] or before a [`Deadline`](crate::Deadline), as
+    /// [`check_out_within`](Connections::check_out_within), and for the next attempt of an operation that has failed on
+    /// `deprioritized` servers: they are taken only if no other one suits.
     #[track_caller]
     pub fn check_out_for_within(&self, criteria: Criteria, limit: impl Into<Limit>) -> CheckOut<'_, R> {
         CheckOut::of(self.driver(), criteria, limit.into()).by_caller()
@@ -129,7 +130,7 @@ impl<R: Runtime> Client<R> {
         self.operation(selector, command).run().await
     }
 
-    /// The same within a [`Duration`] or before a [`Deadline`], retries included, instead of for timeoutMS.
+    /// The same within a [`Duration`] or before a [`Deadline`](crate::Deadline), retries included, instead of for timeoutMS.
     ///
     /// # Errors
     /// Those of [`Operation::run`].
@@ -213,8 +214,8 @@ impl<R: Runtime> Client<R> {
     /// Waits until every server has been checked, and as many connections are established to each that takes writes, so that the
     /// first requests need not wait; `None` means minPoolSize. Returns these servers.
     ///
-    /// It waits for at most a [`Duration`], or until a [`Deadline`]. A server that has not answered by then does not count. Call it
-    /// again after an error that passes: what was established stays.
+    /// It waits for at most a [`Duration`], or until a [`Deadline`](crate::Deadline). A server that has not answered by then does
+    /// not count. Call it again after an error that passes: what was established stays.
     ///
     /// ```
     /// use std::time::Duration;

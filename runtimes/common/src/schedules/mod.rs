@@ -218,7 +218,7 @@ fn events_come_in_order_and_a_handler_is_never_called_within_another_call() {
 }
 
 #[test]
-fn the_driver_hears_each_call() {
+fn the_timer_hears_each_call() {
     try_schedules(|| {
         let established = Arc::new(Patience::default());
         let is_there = Arc::clone(&established);
