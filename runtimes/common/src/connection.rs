@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, CommandError as NotSent, Description, Outline, Peer};
-use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
+use cmap_core::pool::{Cause, CheckOutId, Condition, ConnectionId, Handle, Purpose};
 use cmap_core::server::{OperationError, SentCommand};
 use cmap_core::session::{Along, PLACES, ReadsBy, compose};
 use cmap_core::topology::ServerSelector;
@@ -33,6 +33,8 @@ use crate::watch::Tag;
 /// what nobody asked for could be taken for their replies. The reply itself is good.
 pub struct Connection<R: Runtime> {
     topology: Arc<Topology<R>>,
+    /// The check-out that it was delivered to.
+    check_out: CheckOutId,
     handle: Handle,
     /// There until the connection is dropped.
     socket: Option<Box<Socket<R::Stream>>>,
@@ -60,6 +62,7 @@ impl<R: Runtime> Connection<R> {
     pub(crate) fn new(topology: Arc<Topology<R>>, delivery: Delivery<R::Stream>) -> Self {
         Self {
             topology,
+            check_out: delivery.check_out,
             handle: delivery.connection,
             socket: Some(delivery.socket),
             stage: Stage::BetweenCommands,
@@ -279,7 +282,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     pub(crate) fn set_purpose(&self, purpose: Purpose) {
-        self.topology.set_purpose(self.handle, purpose);
+        self.topology.set_purpose(self.check_out, self.handle, purpose);
     }
 
     /// Runs a command that has all its fields, but for the time that the server is told. It belongs to `operation`, by number.
@@ -466,8 +469,9 @@ impl<R: Runtime> Connection<R> {
             && self.stage == Stage::UnderWay
             && socket.is_sent()
         {
-            let (topology, handle) = (Arc::clone(&self.topology), self.handle);
-            let given_up = Self { topology, handle, socket: Some(socket), stage: Stage::UnderWay, selector: None };
+            let Self { check_out, handle, .. } = *self;
+            let (topology, socket) = (Arc::clone(&self.topology), Some(socket));
+            let given_up = Self { topology, check_out, handle, socket, stage: Stage::UnderWay, selector: None };
             return unread_cursor::end(*duty, given_up, self.topology.clock().runtime());
         }
         let condition = match self.stage {
@@ -475,7 +479,7 @@ impl<R: Runtime> Connection<R> {
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
         };
         socket.give_back(self.topology.spares());
-        self.topology.check_in(self.handle, socket, condition);
+        self.topology.check_in(self.check_out, self.handle, socket, condition);
     }
 
     /// Says where a command failed, and tells the server's side of it.
@@ -520,7 +524,7 @@ impl<R: Runtime> Drop for Connection<R> {
     fn drop(&mut self) {
         if let Some(socket) = self.socket.take() {
             if self.stage == Stage::BetweenCommands {
-                self.topology.check_in(self.handle, socket, Condition::Usable);
+                self.topology.check_in(self.check_out, self.handle, socket, Condition::Usable);
             } else {
                 self.check_in_the_long_way(socket);
             }
