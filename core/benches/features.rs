@@ -54,13 +54,15 @@ fn warm(switch_on: impl FnOnce(&mut PoolOptions), request: CheckOutRequest) -> W
     while let Some(output) = pool.poll_output() {
         match output {
             Output::Action(Action::Connect { connection }) => pool.handle_established(now, connection, 7).unwrap(),
-            Output::Action(Action::Deliver { connection, socket, .. }) => in_use.push((connection, socket)),
+            Output::Action(Action::Deliver { check_out, connection, socket }) => {
+                in_use.push((check_out, connection, socket));
+            }
             Output::Action(_) | Output::Event(_) => {}
         }
     }
     assert_eq!(u32::try_from(in_use.len()), Ok(CONNECTIONS));
-    for (connection, socket) in in_use {
-        let _ = pool.check_in(now, connection, socket, Condition::Usable).unwrap();
+    for (check_out, connection, socket) in in_use {
+        let _ = pool.check_in(now, check_out, connection, socket, Condition::Usable).unwrap();
     }
     let mut warm = Warm { pool, request };
     // Lists have their size.
@@ -98,8 +100,8 @@ fn run(Warm { pool, request }: &mut Warm) {
         let (_, delivery) = black_box(pool.check_out(now, *request));
         let queued = pool.poll_output();
         assert!(queued.is_none());
-        let Delivery { connection, socket, .. } = delivery.unwrap();
-        let _ = black_box(pool.check_in(now, connection, socket, Condition::Usable)).unwrap();
+        let Delivery { check_out, connection, socket } = delivery.unwrap();
+        let _ = black_box(pool.check_in(now, check_out, connection, socket, Condition::Usable)).unwrap();
         while pool.poll_output().is_some() {}
     }
 }

@@ -57,8 +57,8 @@ struct Warm {
 fn pair_at(Warm { topology, request }: &mut Warm, now: Instant) {
     let (_, delivery) = black_box(topology.check_out(now, *request));
     let queued = drain(topology, now);
-    let Delivery { connection, socket, .. } = delivery.or(queued).unwrap();
-    let _ = black_box(topology.check_in(now, connection, socket, Condition::Usable)).unwrap();
+    let Delivery { check_out, connection, socket } = delivery.or(queued).unwrap();
+    let _ = black_box(topology.check_in(now, check_out, connection, socket, Condition::Usable)).unwrap();
     drain(topology, now);
 }
 

@@ -26,6 +26,7 @@ const BUDGET: u64 = 1900;
 struct Queue {
     pool: Pool<u64>,
     now: Instant,
+    check_out: CheckOutId,
     connection: Handle,
     /// Waiters to cancel, by chance.
     some: Vec<CheckOutId>,
@@ -50,11 +51,13 @@ fn new_pool(timeout: Timeout) -> Pool<u64> {
     pool
 }
 
-fn drain(pool: &mut Pool<u64>, now: Instant) -> Option<(Handle, u64)> {
+fn drain(pool: &mut Pool<u64>, now: Instant) -> Option<Delivery<u64>> {
     let mut delivery = None;
     while let Some(output) = pool.poll_output() {
         match output {
-            Output::Action(Action::Deliver { connection, socket, .. }) => delivery = Some((connection, socket)),
+            Output::Action(Action::Deliver { check_out, connection, socket }) => {
+                delivery = Some(Delivery { check_out, connection, socket });
+            }
             Output::Action(Action::Connect { connection }) => pool.handle_established(now, connection, 7).unwrap(),
             Output::Action(_) | Output::Event(_) => {}
         }
@@ -66,8 +69,8 @@ fn drain(pool: &mut Pool<u64>, now: Instant) -> Option<(Handle, u64)> {
 fn warm() -> Pool<u64> {
     let mut pool = new_pool(Timeout::WaitQueue);
     let _ = pool.check_out(Instant::ORIGIN, CheckOutRequest::default());
-    let (connection, socket) = drain(&mut pool, Instant::ORIGIN).unwrap();
-    let _ = pool.check_in(Instant::ORIGIN, connection, socket, Condition::Usable).unwrap();
+    let Delivery { check_out, connection, socket } = drain(&mut pool, Instant::ORIGIN).unwrap();
+    let _ = pool.check_in(Instant::ORIGIN, check_out, connection, socket, Condition::Usable).unwrap();
     drain(&mut pool, Instant::ORIGIN);
     pool
 }
@@ -82,7 +85,7 @@ fn warm_and_recorded() -> Pool<u64> {
 fn queue(waiters: usize, timeout: Timeout) -> Queue {
     let mut pool = new_pool(timeout);
     let _ = pool.check_out(Instant::ORIGIN, CheckOutRequest::default());
-    let (connection, _) = drain(&mut pool, Instant::ORIGIN).unwrap();
+    let Delivery { check_out, connection, .. } = drain(&mut pool, Instant::ORIGIN).unwrap();
     let mut ids = Vec::new();
     let mut now = Instant::ORIGIN;
     // More than wanted, so that there is room for the waiters that a benchmark adds.
@@ -97,7 +100,7 @@ fn queue(waiters: usize, timeout: Timeout) -> Queue {
     }
     drain(&mut pool, now);
     let some = (0..OPERATIONS).map(|_| take()).collect();
-    Queue { pool, now, connection, some }
+    Queue { pool, now, check_out, connection, some }
 }
 
 #[library_benchmark]
@@ -118,8 +121,8 @@ fn pairs(mut pool: Pool<u64>) -> Pool<u64> {
         now = now + Duration::from_nanos(1000);
         let (_, delivery) = black_box(pool.check_out(now, CheckOutRequest::default()));
         while pool.poll_output().is_some() {}
-        let Delivery { connection, socket, .. } = delivery.unwrap();
-        let _ = black_box(pool.check_in(now, connection, socket, Condition::Usable)).unwrap();
+        let Delivery { check_out, connection, socket } = delivery.unwrap();
+        let _ = black_box(pool.check_in(now, check_out, connection, socket, Condition::Usable)).unwrap();
         while pool.poll_output().is_some() {}
     }
     pool
@@ -145,9 +148,10 @@ fn check_out_that_waits(mut queue: Queue) -> Queue {
 #[bench::million_with_timeout(queue(1_000_000, Timeout::WaitQueue))]
 fn check_in_that_serves_a_waiter(mut queue: Queue) -> Queue {
     for _ in 0..OPERATIONS {
-        let checked_in = queue.pool.check_in(queue.now, queue.connection, 7, Condition::Usable).unwrap();
+        let checked_in =
+            queue.pool.check_in(queue.now, queue.check_out, queue.connection, 7, Condition::Usable).unwrap();
         while queue.pool.poll_output().is_some() {}
-        queue.connection = checked_in.delivery().unwrap().connection;
+        Delivery { check_out: queue.check_out, connection: queue.connection, .. } = checked_in.delivery().unwrap();
     }
     queue
 }

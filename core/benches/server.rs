@@ -46,8 +46,8 @@ fn drain(topology: &mut Topology<u64>, now: Instant) -> Option<Delivery<u64>> {
 fn pair_at(topology: &mut Topology<u64>, now: Instant) {
     let (_, delivery) = black_box(topology.check_out(now, CheckOutRequest::default()));
     let queued = drain(topology, now);
-    let Delivery { connection, socket, .. } = delivery.or(queued).unwrap();
-    let _ = black_box(topology.check_in(now, connection, socket, Condition::Usable)).unwrap();
+    let Delivery { check_out, connection, socket } = delivery.or(queued).unwrap();
+    let _ = black_box(topology.check_in(now, check_out, connection, socket, Condition::Usable)).unwrap();
     drain(topology, now);
 }
 

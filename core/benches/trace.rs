@@ -14,7 +14,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::monitor::Finding;
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{self, Action, CheckOutRequest, Condition};
+use cmap_core::pool::{self, Action, CheckOutRequest, Condition, Delivery};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Output, Topology, TopologyOptions};
@@ -52,8 +52,8 @@ fn warm() -> Topology<u64> {
         let Output::Pool { output: pool::Output::Action(action), .. } = output else { continue };
         if let Action::Connect { connection } = action {
             topology.handle_established(Instant::ORIGIN, connection, 7).unwrap();
-        } else if let Action::Deliver { connection, socket, .. } = action {
-            let _ = topology.check_in(Instant::ORIGIN, connection, socket, Condition::Usable).unwrap();
+        } else if let Action::Deliver { check_out, connection, socket } = action {
+            let _ = topology.check_in(Instant::ORIGIN, check_out, connection, socket, Condition::Usable).unwrap();
         }
     }
     topology
@@ -85,8 +85,8 @@ macro_rules! pairs {
             now = now + Duration::from_nanos(1000);
             let (_, delivery) = black_box(topology.check_out(now, CheckOutRequest::default()));
             assert!(topology.poll_output().is_none());
-            let delivery = delivery.unwrap();
-            let checked_in = topology.check_in(now, delivery.connection, delivery.socket, Condition::Usable);
+            let Delivery { check_out, connection, socket } = delivery.unwrap();
+            let checked_in = topology.check_in(now, check_out, connection, socket, Condition::Usable);
             let _ = black_box(checked_in).unwrap();
             assert!(topology.poll_output().is_none());
         }

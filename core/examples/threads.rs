@@ -27,11 +27,11 @@ struct Socket {
     uses: usize,
 }
 
-type Answer = Result<(Handle, Socket), Arc<CheckOutError>>;
+type Answer = Result<Delivery<Socket>, Arc<CheckOutError>>;
 
 enum Call {
     CheckOut(Sender<Answer>),
-    CheckIn(Handle, Socket),
+    CheckIn(Delivery<Socket>),
     Established(Handle, Socket),
     Close,
 }
@@ -63,9 +63,9 @@ fn work(calls: &Sender<Call>) -> usize {
     let round = || -> Option<()> {
         let (sender, answer) = channel();
         calls.send(Call::CheckOut(sender)).ok()?;
-        let (connection, mut socket) = answer.recv().ok()?.ok()?;
-        socket.uses += 1;
-        calls.send(Call::CheckIn(connection, socket)).ok()
+        let mut delivery = answer.recv().ok()?.ok()?;
+        delivery.socket.uses += 1;
+        calls.send(Call::CheckIn(delivery)).ok()
     };
     (0..ROUNDS).filter_map(|_| round()).count()
 }
@@ -76,8 +76,8 @@ fn tell(caller: Option<Sender<Answer>>, answer: Answer) {
 
 /// A call of the pool may return a connection at once: for its caller, or for the next waiter.
 fn deliver(waiting: &mut BTreeMap<CheckOutId, Sender<Answer>>, delivery: Option<Delivery<Socket>>) {
-    if let Some(Delivery { check_out, connection, socket }) = delivery {
-        tell(waiting.remove(&check_out), Ok((connection, socket)));
+    if let Some(delivery) = delivery {
+        tell(waiting.remove(&delivery.check_out), Ok(delivery));
     }
 }
 
@@ -96,7 +96,7 @@ fn drive(mut pool: Pool<Socket>, calls: &Receiver<Call>, own_calls: &Sender<Call
                     thread::spawn(move || calls.send(Call::Established(connection, Socket { uses: 0 })));
                 }
                 Output::Action(Action::Deliver { check_out, connection, socket }) => {
-                    tell(waiting.remove(&check_out), Ok((connection, socket)));
+                    deliver(&mut waiting, Some(Delivery { check_out, connection, socket }));
                 }
                 Output::Action(Action::Fail { check_out, error }) => tell(waiting.remove(&check_out), Err(error)),
                 Output::Action(Action::Close { socket, .. }) => uses += socket.uses,
@@ -117,8 +117,8 @@ fn drive(mut pool: Pool<Socket>, calls: &Receiver<Call>, own_calls: &Sender<Call
                 waiting.insert(check_out, sender);
                 deliver(&mut waiting, delivery);
             }
-            Ok(Call::CheckIn(connection, socket)) => {
-                let checked_in = pool.check_in(now(), connection, socket, Condition::Usable);
+            Ok(Call::CheckIn(Delivery { check_out, connection, socket })) => {
+                let checked_in = pool.check_in(now(), check_out, connection, socket, Condition::Usable);
                 deliver(&mut waiting, checked_in.expect("the connection is in use").delivery());
             }
             Ok(Call::Established(connection, socket)) => {

@@ -48,7 +48,7 @@
 //!         Output::Action(Action::Connect { connection }) => pool.handle_established(now, connection, "socket")?,
 //!         Output::Action(Action::Deliver { check_out, connection, socket }) => {
 //!             assert_eq!((check_out, socket), (wanted, "socket"));
-//!             let next = pool.check_in(now, connection, socket, Condition::Usable)?;
+//!             let next = pool.check_in(now, check_out, connection, socket, Condition::Usable)?;
 //!             assert_eq!(next, CheckedIn::Done, "nobody else waits");
 //!         }
 //!         Output::Action(action) => unreachable!("nothing else happens here: {action:?}"),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::monitor::{ServerDescription, ServerType};
 use cmap_core::options::{Affinity, PoolOptions, Profile, QueueDepth, Reuse};
-use cmap_core::pool::{Action, AffinityKey, CheckOutRequest, Condition, Handle, Output, Pool};
+use cmap_core::pool::{Action, AffinityKey, CheckOutRequest, Condition, Delivery, Output, Pool};
 use cmap_core::random::Random;
 use cmap_core::time::Instant;
 use cmap_core::topology::selection::{LatencyWindow, ServerSelector};
@@ -27,12 +27,14 @@ fn pool(max_pool_size: u32) -> Pool<u64> {
 }
 
 /// Drains the outputs, establishes connections, and returns the last delivery.
-fn drain(pool: &mut Pool<u64>, now: Instant) -> Option<(Handle, u64)> {
+fn drain(pool: &mut Pool<u64>, now: Instant) -> Option<Delivery<u64>> {
     let mut delivery = None;
     while let Some(output) = pool.poll_output() {
         match output {
             Output::Action(Action::Connect { connection }) => pool.handle_established(now, connection, 7).unwrap(),
-            Output::Action(Action::Deliver { connection, socket, .. }) => delivery = Some((connection, socket)),
+            Output::Action(Action::Deliver { check_out, connection, socket }) => {
+                delivery = Some(Delivery { check_out, connection, socket });
+            }
             Output::Action(_) | Output::Event(_) => {}
         }
     }
@@ -40,22 +42,23 @@ fn drain(pool: &mut Pool<u64>, now: Instant) -> Option<(Handle, u64)> {
 }
 
 /// Asks for a connection; returns it, if it is there.
-fn check_out(pool: &mut Pool<u64>, now: Instant) -> Option<(Handle, u64)> {
+fn check_out(pool: &mut Pool<u64>, now: Instant) -> Option<Delivery<u64>> {
     let (_, delivery) = pool.check_out(now, CheckOutRequest::default());
     let queued = drain(pool, now);
-    delivery.map(|delivery| (delivery.connection, delivery.socket)).or(queued)
+    delivery.or(queued)
 }
 
 /// Gives a connection back; returns the next waiter's delivery.
-fn check_in(pool: &mut Pool<u64>, now: Instant, connection: Handle, socket: u64) -> Option<(Handle, u64)> {
-    let delivery = pool.check_in(now, connection, socket, Condition::Usable).unwrap().delivery();
+fn check_in(pool: &mut Pool<u64>, now: Instant, held: Delivery<u64>) -> Option<Delivery<u64>> {
+    let Delivery { check_out, connection, socket } = held;
+    let delivery = pool.check_in(now, check_out, connection, socket, Condition::Usable).unwrap().delivery();
     let queued = drain(pool, now);
-    delivery.map(|delivery| (delivery.connection, delivery.socket)).or(queued)
+    delivery.or(queued)
 }
 
 fn pair(pool: &mut Pool<u64>, now: Instant) {
-    let (connection, socket) = check_out(pool, now).unwrap();
-    assert_eq!(check_in(pool, now, connection, socket), None);
+    let held = check_out(pool, now).unwrap();
+    assert_eq!(check_in(pool, now, held), None);
 }
 
 #[test]
@@ -87,9 +90,7 @@ fn a_pair_of_a_key_allocates_nothing_once_warm() {
         let pair = |pool: &mut Pool<u64>, now: Instant| {
             let (_, delivery) = pool.check_out(now, CheckOutRequest::default().affinity(AffinityKey(7)));
             let queued = drain(pool, now);
-            let (connection, socket) =
-                delivery.map(|delivery| (delivery.connection, delivery.socket)).or(queued).unwrap();
-            assert_eq!(check_in(pool, now, connection, socket), None);
+            assert_eq!(check_in(pool, now, delivery.or(queued).unwrap()), None);
         };
         pair(&mut pool, Instant::from_millis(1));
 
@@ -136,13 +137,13 @@ fn a_pair_with_an_option_beyond_the_specification_allocates_nothing_once_warm() 
 fn waiting_for_a_returned_connection_allocates_nothing_once_warm() {
     let mut pool = pool(1);
     let round = |pool: &mut Pool<u64>, now: Instant| {
-        let (first, socket) = check_out(pool, now).unwrap();
+        let first = check_out(pool, now).unwrap();
         let deadline = now + Duration::from_secs(1);
         let (gives_up, _) = pool.check_out(now, CheckOutRequest::until(deadline));
         assert!(check_out(pool, now).is_none());
         let _ = pool.cancel_check_out(now, gives_up);
-        let (second, socket) = check_in(pool, now, first, socket).unwrap();
-        assert_eq!(check_in(pool, now, second, socket), None);
+        let second = check_in(pool, now, first).unwrap();
+        assert_eq!(check_in(pool, now, second), None);
     };
     // Without a listener: the event of a cancellation carries an error, which is allocated.
     pool.observe(false);

@@ -436,7 +436,10 @@ mod tests {
 
     /// Gives a connection back; returns the one that is delivered in its place.
     fn give_back(pool: &mut Pool<()>, now: Instant, connection: Handle) -> Option<Handle> {
-        let delivery = pool.check_in(now, connection, (), Condition::Usable).unwrap().delivery();
+        let delivery = pool
+            .check_in(now, pool.use_of(connection).unwrap().check_out, connection, (), Condition::Usable)
+            .unwrap()
+            .delivery();
         delivery.map(|delivery| delivery.connection).or_else(|| carry_out(pool, now).pop())
     }
 
@@ -481,7 +484,8 @@ mod tests {
         let (loyal, _) = pool.check_out(NOW, CheckOutRequest::default().affinity(ONE));
         assert_eq!(pool.counts().waiting, 2);
 
-        let checked_in = pool.check_in(NOW, first, (), Condition::Usable).unwrap();
+        let checked_in =
+            pool.check_in(NOW, pool.use_of(first).unwrap().check_out, first, (), Condition::Usable).unwrap();
 
         assert_eq!(
             checked_in.delivery().map(|delivery| (delivery.check_out, delivery.connection)),
@@ -495,7 +499,7 @@ mod tests {
         let first = ask(&mut pool, NOW, ONE)[0];
         assert_eq!(ask(&mut pool, NOW, ONE), []);
 
-        let _ = pool.check_in(NOW, first, (), Condition::Errored).unwrap();
+        let _ = pool.check_in(NOW, pool.use_of(first).unwrap().check_out, first, (), Condition::Errored).unwrap();
 
         let second = carry_out(&mut pool, NOW);
         assert_eq!((second.len(), pool.counts().waiting), (1, 0));
@@ -527,7 +531,8 @@ mod tests {
 
         ask(&mut pool, NOW, None);
         let (loyal, _) = pool.check_out(NOW, CheckOutRequest::default().affinity(ONE));
-        let delivery = pool.check_in(NOW, first, (), Condition::Usable).unwrap().delivery();
+        let delivery =
+            pool.check_in(NOW, pool.use_of(first).unwrap().check_out, first, (), Condition::Usable).unwrap().delivery();
         assert_eq!(delivery.map(|delivery| delivery.check_out), Some(loyal));
     }
 

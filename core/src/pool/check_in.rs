@@ -4,33 +4,35 @@ use super::connections::{Perished, Stage};
 use super::event::{ConnectionClosedReason, Event};
 use super::list::Key;
 use super::settle::Due;
-use super::{Action, ApiMisuse, CheckedIn, Condition, Handle, Output, Pool, PoolState, Purpose, Refused};
+use super::{Action, ApiMisuse, CheckOutId, CheckedIn, Condition, Handle, Output, Pool, PoolState, Purpose, Refused};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
-    /// Gives a connection back (CMAP-35, CMAP-36). It serves the next waiter, becomes available, or is closed if it
-    /// perished or the pool was closed. Returns the delivery to the next waiter, unless outputs were queued before the
+    /// Ends a use of a connection (CMAP-35, CMAP-36): that of the check-out it was delivered to. The connection serves the
+    /// next waiter, becomes available, or is closed if it perished or the pool was closed. Returns the delivery to the next waiter, unless outputs were queued before the
     /// call or the call led to further outputs: then the delivery comes through the queue.
     ///
     /// Where nothing is queued afterwards, no timeout has become an earlier one, but for that at the end of
     /// [`idle_until`](Self::idle_until).
     ///
     /// # Errors
-    /// The handle is another pool's, or its connection is not in use. The socket comes back with the error.
+    /// The handle is another pool's, its connection is not in use, or another check-out uses it. The socket comes back with
+    /// the error.
     #[inline]
     pub fn check_in(
         &mut self,
         now: Instant,
+        check_out: CheckOutId,
         connection: Handle,
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
         if !self.outputs.is_empty() {
-            return self.begin_check_in(now, connection, socket, condition);
+            return self.begin_check_in(now, check_out, connection, socket, condition);
         }
-        match self.check_in_fast(now, connection, socket, condition) {
+        match self.check_in_fast(now, check_out, connection, socket, condition) {
             Ok(()) => Ok(CheckedIn::Done),
-            Err(socket) => self.begin_check_in(now, connection, socket, condition),
+            Err(socket) => self.begin_check_in(now, check_out, connection, socket, condition),
         }
     }
 
@@ -39,6 +41,7 @@ impl<C> Pool<C> {
     pub(crate) fn begin_check_in(
         &mut self,
         now: Instant,
+        check_out: CheckOutId,
         connection: Handle,
         socket: C,
         condition: Condition,
@@ -51,12 +54,15 @@ impl<C> Pool<C> {
         }
         let Some(key) = self.connections.find(connection) else { return refused(ApiMisuse::NotInUse, socket) };
         let slot = self.connections.slot(key);
-        let Stage::InUse { check_out, perished, purpose } = slot.stage else {
+        let Stage::InUse { check_out: user, perished, purpose } = slot.stage else {
             return refused(ApiMisuse::NotInUse, socket);
         };
+        if !self.wait_queue.is_at(check_out, user) {
+            return refused(ApiMisuse::OtherUse, socket);
+        }
         let is_stale = self.generations.is_stale(slot.generation, slot.service.as_ref());
         let retires = !self.attention.fast_check_in && self.note_check_in(key, connection);
-        self.wait_queue.finish(check_out);
+        self.wait_queue.finish(user);
         if purpose != Purpose::Other {
             self.connections.set_purpose(key, Purpose::Other);
         }

@@ -284,6 +284,9 @@ pub enum ApiMisuse {
     /// The owner tried to make a monitored server's pool ready or to clear it.
     #[error("the monitor's checks make this pool ready and clear it: report what happened instead")]
     Monitored,
+    /// The connection is in use, but by another check-out: this one has given it back already, or never had it.
+    #[error("another check-out uses the connection: check in each connection once, after its delivery")]
+    OtherUse,
 }
 
 /// A call with a socket was refused: the mistake, and the socket back.

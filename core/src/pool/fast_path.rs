@@ -7,7 +7,7 @@
 
 use super::connections::Stage;
 use super::list::Key;
-use super::{CheckOutRequest, Condition, Delivery, Handle, Pool, Purpose};
+use super::{CheckOutId, CheckOutRequest, Condition, Delivery, Handle, Pool, Purpose};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
@@ -34,6 +34,7 @@ impl<C> Pool<C> {
     pub(crate) fn check_in_fast(
         &mut self,
         now: Instant,
+        check_out: CheckOutId,
         connection: Handle,
         socket: C,
         condition: Condition,
@@ -41,28 +42,31 @@ impl<C> Pool<C> {
         if !self.attention.fast_check_in {
             return Err(socket);
         }
-        let Some(check_out) = self.reusable(connection, condition) else { return Err(socket) };
+        if !self.is_reusable(check_out, connection, condition) {
+            return Err(socket);
+        }
         // As above, the connection comes first.
         let latest = self.now.max(now);
         self.put_hottest(latest, connection.key, socket);
         self.now = latest;
-        self.wait_queue.finish(check_out);
+        self.wait_queue.finish(check_out.key);
         Ok(())
     }
 
-    /// The check-out that a connection was delivered to, if the connection was used by one operation and may be used again, and nobody
-    /// waits for it.
+    /// Whether the check-out has the connection, for one operation, the connection may be used again, and nobody waits for it.
     #[inline(always)]
-    fn reusable(&self, connection: Handle, condition: Condition) -> Option<Key> {
+    fn is_reusable(&self, check_out: CheckOutId, connection: Handle, condition: Condition) -> bool {
         if self.wait_queue.len() > 0 || matches!(condition, Condition::Errored) {
-            return None;
+            return false;
         }
-        let slot = self.connections.slots.get(connection.key as usize)?;
-        let Stage::InUse { check_out, perished: None, purpose: Purpose::Other } = slot.stage else { return None };
-        let may_be_used = slot.id == connection.id
+        let Some(slot) = self.connections.slots.get(connection.key as usize) else { return false };
+        let Stage::InUse { check_out: user, perished: None, purpose: Purpose::Other } = slot.stage else {
+            return false;
+        };
+        slot.id == connection.id
             && connection.pool == self.id
-            && !self.generations.is_stale(slot.generation, slot.service.as_ref());
-        may_be_used.then_some(check_out)
+            && self.wait_queue.is_at(check_out, user)
+            && !self.generations.is_stale(slot.generation, slot.service.as_ref())
     }
 
     /// Whether nobody waits, and the available connection that was returned last can be delivered at `now` as it is.

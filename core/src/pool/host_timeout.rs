@@ -170,7 +170,10 @@ mod tests {
         }
 
         fn check_in(&mut self, now: Instant, connection: Handle) {
-            let _ = self.0.check_in(now, connection, (), Condition::Usable).unwrap();
+            let _ = self
+                .0
+                .check_in(now, self.0.use_of(connection).unwrap().check_out, connection, (), Condition::Usable)
+                .unwrap();
         }
 
         fn connections(&self) -> u32 {
@@ -225,7 +228,10 @@ mod tests {
         let mut pool = Driven::new(0);
         let (old, used) = (pool.check_out(at(0)), pool.check_out(at(0)));
         pool.check_in(at(0), old);
-        let _ = pool.0.check_in(at(TIMEOUT - 1), used, (), Condition::Errored).unwrap();
+        let _ = pool
+            .0
+            .check_in(at(TIMEOUT - 1), pool.0.use_of(used).unwrap().check_out, used, (), Condition::Errored)
+            .unwrap();
 
         pool.pass(at(2 * TIMEOUT - 2));
         assert_eq!(pool.connections(), 1);

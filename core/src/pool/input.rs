@@ -22,9 +22,9 @@ pub enum Input {
     /// [`Pool::cancel_check_out`].
     CancelCheckOut(CheckOutId),
     /// [`Pool::set_purpose`].
-    SetPurpose(Handle, Purpose),
+    SetPurpose(CheckOutId, Handle, Purpose),
     /// [`Pool::check_in`].
-    CheckIn(Handle, Condition),
+    CheckIn(CheckOutId, Handle, Condition),
     /// [`Pool::ready`].
     Ready,
     /// [`Pool::clear`].
@@ -130,9 +130,9 @@ impl Pool<()> {
                 return Ok(Answer::CheckOut(check_out));
             }
             Input::CancelCheckOut(id) => return Ok(Answer::Cancellation(self.cancel_check_out(now, id))),
-            Input::SetPurpose(connection, purpose) => self.set_purpose(connection, purpose)?,
-            Input::CheckIn(connection, condition) => {
-                let delivery = self.check_in(now, connection, (), condition).map_err(refused)?.delivery();
+            Input::SetPurpose(check_out, connection, purpose) => self.set_purpose(check_out, connection, purpose)?,
+            Input::CheckIn(check_out, connection, condition) => {
+                let delivery = self.check_in(now, check_out, connection, (), condition).map_err(refused)?.delivery();
                 self.outputs.extend(delivery.map(Output::from));
             }
             Input::Ready => self.ready(now),

@@ -307,11 +307,19 @@ impl<C> Pool<C> {
     /// LB-16). At its delivery it is for an operation. The call is ignored if the connection was closed since.
     ///
     /// # Errors
-    /// The handle is another pool's, or its connection is not in use.
-    pub fn set_purpose(&mut self, connection: Handle, purpose: Purpose) -> Result<(), ApiMisuse> {
+    /// The handle is another pool's, its connection is not in use, or another check-out uses it.
+    pub fn set_purpose(
+        &mut self,
+        check_out: CheckOutId,
+        connection: Handle,
+        purpose: Purpose,
+    ) -> Result<(), ApiMisuse> {
         if let Some(key) = self.known(connection, ApiMisuse::NotInUse)? {
-            if !matches!(self.connections.slot(key).stage, Stage::InUse { .. }) {
+            let Stage::InUse { check_out: user, .. } = self.connections.slot(key).stage else {
                 return Err(ApiMisuse::NotInUse);
+            };
+            if !self.wait_queue.is_at(check_out, user) {
+                return Err(ApiMisuse::OtherUse);
             }
             self.connections.set_purpose(key, purpose);
         }

@@ -274,7 +274,15 @@ mod tests {
             delivered.unwrap()
         });
         for (connection, returned_at) in in_use.into_iter().zip([0, 5]) {
-            let _ = pool.check_in(at(returned_at), connection, (), Condition::Usable).unwrap();
+            let _ = pool
+                .check_in(
+                    at(returned_at),
+                    pool.use_of(connection).unwrap().check_out,
+                    connection,
+                    (),
+                    Condition::Usable,
+                )
+                .unwrap();
         }
         pool
     }

@@ -98,7 +98,8 @@ mod tests {
     }
 
     fn check_in(pool: &mut Pool<()>, connection: Handle) {
-        let _ = pool.check_in(NOW, connection, (), Condition::Usable).unwrap();
+        let _ =
+            pool.check_in(NOW, pool.use_of(connection).unwrap().check_out, connection, (), Condition::Usable).unwrap();
     }
 
     #[test]

@@ -101,12 +101,13 @@ mod tests {
     use super::*;
 
     /// What each call does in each state of the pool.
-    const CALLS: [[&str; 4]; 23] = [
+    const CALLS: [[&str; 4]; 24] = [
         ["`check_out`", "fails: `PoolCleared`", "delivers, checks, creates or waits", "fails: `PoolClosed`"],
         ["`cancel_check_out`", "`Delivered` or `Finished`", "`Cancelled`, `Delivered` or `Finished`", "as paused"],
         ["`set_purpose`, in use", "cursor, transaction or other", "the same", "the same"],
         ["`check_in`, in use", "closed: stale or error", "available or closed; serves the queue", "closed: poolClosed"],
         ["`check_in`, not in use", "`NotInUse`, the socket back", "the same", "the same"],
+        ["`check_in`, in another use", "`OtherUse`, the socket back", "the same", "the same"],
         ["`check_in`, another pool's", "`ForeignConnection`, the socket back", "the same", "the same"],
         ["`ready`", "ready", "nothing", "nothing"],
         [

@@ -281,6 +281,13 @@ impl WaitQueue {
         self.vacant = key;
     }
 
+    /// Whether the check-out at `key` is this one.
+    #[inline(always)]
+    pub(crate) fn is_at(&self, id: CheckOutId, key: Key) -> bool {
+        let entry = self.entries.get(key as usize);
+        id.key == key && id.pool == self.pool && entry.is_some_and(|entry| entry.sequence == id.sequence)
+    }
+
     pub(crate) fn id(&self, key: Key) -> CheckOutId {
         CheckOutId { sequence: self.entries[key as usize].sequence, key, pool: self.pool }
     }

@@ -11,8 +11,8 @@ use super::{TopologyDescription, TopologyEvent, TopologyType};
 use crate::monitor::{Call, ServerDescription, ServerType};
 use crate::pool::Cause;
 use crate::pool::{
-    AffinityKey, ApiMisuse, Cancellation, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle, IdentityId,
-    Pool, PoolState, Purpose, Refused,
+    AffinityKey, ApiMisuse, Cancellation, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle,
+    IdentityId, Pool, PoolState, Purpose, Refused,
 };
 use crate::server::{Server, ServerEvent, ServerId};
 use crate::time::Instant;
@@ -164,7 +164,7 @@ impl<C> Topology<C> {
         }
     }
 
-    /// Gives a connection back, as [`Pool::check_in`](crate::pool::Pool::check_in) does. Returns the delivery to the
+    /// Ends a use of a connection, as [`Pool::check_in`](crate::pool::Pool::check_in) does. Returns the delivery to the
     /// next waiter, unless outputs were queued before the call or the call led to further outputs.
     ///
     /// # Errors
@@ -173,18 +173,19 @@ impl<C> Topology<C> {
     pub fn check_in(
         &mut self,
         now: Instant,
+        check_out: CheckOutId,
         connection: Handle,
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
         match self.servers.at(connection.slot()) {
             Some(server) if self.outputs.is_empty() => {
-                match server.pool.check_in_fast(now, connection, socket, condition) {
+                match server.pool.check_in_fast(now, check_out, connection, socket, condition) {
                     Ok(()) => Ok(CheckedIn::Done),
-                    Err(socket) => self.begin_check_in(now, connection, socket, condition),
+                    Err(socket) => self.begin_check_in(now, check_out, connection, socket, condition),
                 }
             }
-            _ => self.begin_check_in(now, connection, socket, condition),
+            _ => self.begin_check_in(now, check_out, connection, socket, condition),
         }
     }
 
@@ -193,6 +194,7 @@ impl<C> Topology<C> {
     fn begin_check_in(
         &mut self,
         now: Instant,
+        check_out: CheckOutId,
         connection: Handle,
         socket: C,
         condition: Condition,
@@ -207,7 +209,7 @@ impl<C> Topology<C> {
         let Some((id, server)) = id.and_then(|id| Some((id, self.servers.get_mut(id)?))) else {
             return Err(Refused { socket, misuse: ApiMisuse::ForeignConnection });
         };
-        let checked_in = server.pool.begin_check_in(now, connection, socket, condition);
+        let checked_in = server.pool.begin_check_in(now, check_out, connection, socket, condition);
         if was_drained && server.pool.is_drained() && !server.has_left() && !has_budget {
             return checked_in;
         }
@@ -222,10 +224,15 @@ impl<C> Topology<C> {
     /// Changes the purpose of a connection in use, as [`Pool::set_purpose`](crate::pool::Pool::set_purpose) does.
     ///
     /// # Errors
-    /// The handle is another client's, or its connection is not in use.
-    pub fn set_purpose(&mut self, connection: Handle, purpose: Purpose) -> Result<(), ApiMisuse> {
+    /// The handle is another client's, its connection is not in use, or another check-out uses it.
+    pub fn set_purpose(
+        &mut self,
+        check_out: CheckOutId,
+        connection: Handle,
+        purpose: Purpose,
+    ) -> Result<(), ApiMisuse> {
         let server = self.servers.at(connection.slot()).ok_or(ApiMisuse::ForeignConnection)?;
-        server.pool.set_purpose(connection, purpose)
+        server.pool.set_purpose(check_out, connection, purpose)
     }
 
     /// Makes the pool of a server without a monitor ready.

@@ -27,7 +27,7 @@ pub enum Input {
     /// [`Topology::check_out`].
     CheckOut(CheckOutRequest),
     /// [`Topology::check_in`].
-    CheckIn(Handle, Condition),
+    CheckIn(CheckOutId, Handle, Condition),
     /// [`Topology::handle_timeout`].
     Timeout,
     /// [`Topology::open`].
@@ -39,7 +39,7 @@ pub enum Input {
     /// [`Topology::cancel_check_out`].
     CancelCheckOut(CheckOut),
     /// [`Topology::set_purpose`].
-    SetPurpose(Handle, Purpose),
+    SetPurpose(CheckOutId, Handle, Purpose),
     /// [`Topology::handle_check`].
     Check(ServerId, Finding),
     /// [`Topology::handle_heartbeat`].
@@ -129,15 +129,17 @@ impl Topology<()> {
         match input {
             Input::Open => self.open(now),
             Input::CheckOut(request) => return Answer::of_check_out(&self.check_out(now, request)),
-            Input::CheckIn(connection, condition) => {
-                return Answer::of_check_in(&self.check_in(now, connection, (), condition));
+            Input::CheckIn(check_out, connection, condition) => {
+                return Answer::of_check_in(&self.check_in(now, check_out, connection, (), condition));
             }
             Input::CheckOutFor(criteria, request) => {
                 return Answer::of_check_out(&self.check_out_for(now, &criteria, request));
             }
             Input::ChangeCriteria(selection, criteria) => self.change_criteria(now, selection, &criteria),
             Input::CancelCheckOut(check_out) => return Answer::Cancellation(self.cancel_check_out(now, check_out)),
-            Input::SetPurpose(connection, purpose) => return self.set_purpose(connection, purpose).into(),
+            Input::SetPurpose(check_out, connection, purpose) => {
+                return self.set_purpose(check_out, connection, purpose).into();
+            }
             Input::Check(server, finding) => return self.handle_check(now, server, finding).into(),
             Input::Heartbeat(server, event) => self.handle_heartbeat(now, server, event),
             Input::Hello(connection, service_id, description) => {

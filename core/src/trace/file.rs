@@ -1,7 +1,7 @@
 //! How a file holds a trace: a line that names it, then sections, each with its length and its checksum.
 //!
 //! ```text
-//! cmap-trace 2 behaviour 5
+//! cmap-trace 3 behaviour 5
 //! tag (1 byte) | length (4 bytes, little-endian) | payload | CRC-32C (4 bytes)
 //! ```
 //!

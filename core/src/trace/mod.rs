@@ -16,7 +16,7 @@
 //! | `tape` | what records them |
 //! | `recorder` | all calls, as segments in bounded memory |
 //! | `sparse`, `history` | hours of them, as counts and explained waits |
-//! | `words` | how a call is kept in memory: the frequent ones in one to three words |
+//! | `words` | how a call is kept in memory: the frequent ones in one to five words |
 //! | `digest` | the digest of answers and outputs |
 //! | `item`, `file` | the schema: what a trace consists of, and how a file holds it |
 //! | `read`, `error` | reading files, and why one cannot be read |
@@ -56,7 +56,7 @@ pub use self::wait::{Establishment, Interval, Limit, Use, Wait, WaitEnd};
 pub use self::what_if::{Change, Changes, Estimate, Fate, Outcome, ParseChangeError, Totals, WhatIfError, what_if};
 
 /// The version of the file's schema. A file of another one is refused.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The version of the machines' behaviour: raised whenever the same calls get other answers or outputs. A file of another one is refused.
 pub const BEHAVIOUR: u32 = 5;

@@ -19,8 +19,8 @@ use crate::connection::EstablishError;
 use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
 use crate::options::{PoolLimits, PoolOptionsError};
 use crate::pool::{
-    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutRequest, Clear, Delivery, Handle, IdentityId, PhaseTimes,
-    Purpose, Refused,
+    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Delivery, Handle, IdentityId,
+    PhaseTimes, Purpose, Refused,
 };
 use crate::server::{OperationError, ServerId};
 use crate::service_id::ServiceId;
@@ -170,9 +170,14 @@ impl<C> Recorded<C> {
     ///
     /// # Errors
     /// Those of the call.
-    pub fn set_purpose(&mut self, connection: Handle, purpose: Purpose) -> Result<(), ApiMisuse> {
-        let input = || Input::SetPurpose(connection, purpose);
-        self.call(self.machine.now(), input, |machine| machine.set_purpose(connection, purpose))
+    pub fn set_purpose(
+        &mut self,
+        check_out: CheckOutId,
+        connection: Handle,
+        purpose: Purpose,
+    ) -> Result<(), ApiMisuse> {
+        let input = || Input::SetPurpose(check_out, connection, purpose);
+        self.call(self.machine.now(), input, |machine| machine.set_purpose(check_out, connection, purpose))
     }
 
     /// [`Topology::handle_check`].

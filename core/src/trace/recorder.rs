@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::digest::Digest;
 use super::item::{Call, Item, Note};
 use super::words::{self, Margin, Staged};
-use crate::pool::{BrokenInvariant, CheckOutRequest, Condition, ConnectionId, Handle};
+use crate::pool::{BrokenInvariant, CheckOutId, CheckOutRequest, Condition, ConnectionId, Handle};
 use crate::time::Instant;
 use crate::topology::{Answer, Input, Output, Topology};
 
@@ -114,8 +114,8 @@ impl Recorder {
 
     /// Records a usable connection that came back and is available, if its numbers fit. It was [prepared](Self::prepare) for.
     #[inline(always)]
-    pub(super) fn record_returned(&mut self, now: Instant, connection: Handle) -> bool {
-        let is_frequent = self.polled == 0 && self.staged.push_check_in(self.bare_margin(now), connection);
+    pub(super) fn record_returned(&mut self, now: Instant, check_out: CheckOutId, connection: Handle) -> bool {
+        let is_frequent = self.polled == 0 && self.staged.push_check_in(self.bare_margin(now), check_out, connection);
         if is_frequent {
             // Its answer leaves the digest as it is.
             self.last = now;
@@ -156,16 +156,15 @@ impl Recorder {
         &mut self,
         machine: &Topology<C>,
         now: Instant,
-        connection: Handle,
-        condition: Condition,
+        (check_out, connection, condition): (CheckOutId, Handle, Condition),
         answer: &Answer,
         made: u32,
     ) -> u32 {
         self.flush();
         let margin = self.margin(now);
-        let is_frequent = condition == Condition::Usable && self.staged.push_check_in(margin, connection);
+        let is_frequent = condition == Condition::Usable && self.staged.push_check_in(margin, check_out, connection);
         if !is_frequent {
-            self.record_rare(machine, margin, Input::CheckIn(connection, condition));
+            self.record_rare(machine, margin, Input::CheckIn(check_out, connection, condition));
         }
         self.last = now;
         self.polled = 0;

@@ -20,7 +20,7 @@ use crate::topology::{Answer, CheckOut, Input, Output, Topology};
 pub struct RecorderOptions {
     /// What is kept. Default every call.
     pub detail: Detail,
-    /// The bytes that it may take. Default a mebibyte: some 40,000 calls, or hours without them. A topology whose state takes more
+    /// The bytes that it may take. Default a mebibyte: some 35,000 calls, or hours without them. A topology whose state takes more
     /// than a 64th of it gets more for its calls: a segment is at least 16 times its snapshot, so that taking snapshots stays a
     /// small part of the work.
     pub bytes: usize,
@@ -139,15 +139,16 @@ impl Tape {
         &mut self,
         machine: &Topology<C>,
         now: Instant,
+        check_out: CheckOutId,
         connection: Handle,
-        condition: Condition,
     ) {
         match &mut self.kind {
             Kind::Dense(recorder) => {
-                if recorder.record_returned(now, connection) {
+                if recorder.record_returned(now, check_out, connection) {
                     self.left -= 1;
                 } else {
-                    self.record_check_in(machine, now, connection, condition, &Answer::CheckedIn(None));
+                    let made = (check_out, connection, Condition::Usable);
+                    self.record_check_in(machine, now, made, &Answer::CheckedIn(None));
                 }
             }
             Kind::Sparse(sparse) => {
@@ -179,13 +180,12 @@ impl Tape {
         &mut self,
         machine: &Topology<C>,
         now: Instant,
-        connection: Handle,
-        condition: Condition,
+        check_in: (CheckOutId, Handle, Condition),
         answer: &Answer,
     ) {
         let made = self.granted - self.left;
         let left = match &mut self.kind {
-            Kind::Dense(recorder) => recorder.record_check_in(machine, now, connection, condition, answer, made),
+            Kind::Dense(recorder) => recorder.record_check_in(machine, now, check_in, answer, made),
             Kind::Sparse(sparse) => sparse.take_frequent(now, answer),
         };
         self.grant(left);

@@ -1,4 +1,4 @@
-//! Calls in memory: the frequent ones as one to three words, so that recording them costs little; the others serialised.
+//! Calls in memory: the frequent ones as one to five words, so that recording them costs little; the others serialised.
 //!
 //! The first word of each is its head: a kind in the lowest byte, a part of the digest in the next, the outputs polled since
 //! the call before it in 16 bits, and the nanoseconds since then in 32. A call whose numbers do not fit there is kept as a rare
@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::digest::Digest;
 use super::item::{Call, Item, Note};
-use crate::pool::{CheckOutRequest, Condition, ConnectionId, Handle, PoolId};
+use crate::pool::{CheckOutId, CheckOutRequest, Condition, ConnectionId, Handle, PoolId};
 use crate::time::Instant;
 use crate::topology::Input;
 
@@ -20,7 +20,7 @@ const CHECK: u64 = 4;
 const RARE: u64 = 5;
 
 /// Most words of a frequent call.
-pub(super) const FREQUENT: usize = 4;
+pub(super) const FREQUENT: usize = 5;
 
 /// What stands beside a call.
 #[derive(Clone, Copy)]
@@ -79,9 +79,10 @@ impl Staged {
 
     /// Adds the check-in of a usable connection, if its numbers fit and there is room.
     #[inline]
-    pub(super) fn push_check_in(&mut self, margin: Margin, connection: Handle) -> bool {
-        let Some(head) = margin.head(CHECK_IN) else { return false };
-        self.push([head, connection.id.0, place_of(connection), u64::from(connection.pool.digest)])
+    pub(super) fn push_check_in(&mut self, margin: Margin, check_out: CheckOutId, connection: Handle) -> bool {
+        let Some(head) = margin.head(CHECK_IN).filter(|_| check_out.pool == connection.pool) else { return false };
+        let digest = u64::from(check_out.key) << 32 | u64::from(connection.pool.digest);
+        self.push([head, connection.id.0, place_of(connection), digest, check_out.sequence])
     }
 
     /// Adds the number of a holder's text, if there is room.
@@ -139,9 +140,11 @@ fn next(words: &mut &[u64]) -> Option<Item> {
             call(Input::CheckOut(CheckOutRequest { deadline, ..CheckOutRequest::default() }))
         }
         CHECK_IN => {
-            let (id, place, digest) = (ConnectionId(take(words)?), take(words)?, take(words)?);
+            let (id, place) = (ConnectionId(take(words)?), take(words)?);
+            let (digest, sequence) = (take(words)?, take(words)?);
             let pool = PoolId { digest: low(digest), slot: low(place) };
-            call(Input::CheckIn(Handle { id, key: low(place >> 32), pool }, Condition::Usable))
+            let check_out = CheckOutId { sequence, key: low(digest >> 32), pool };
+            call(Input::CheckIn(check_out, Handle { id, key: low(place >> 32), pool }, Condition::Usable))
         }
         HOLDER => Item::Note(Note::Holder(low(head >> 32))),
         CHECK => {

@@ -8,7 +8,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
 use cmap_core::options::{Maintenance, PoolOptions, PoolSizes};
-use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput};
+use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Condition, Handle, Output as PoolOutput};
 use cmap_core::server::{ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria, Output, ServerSelector, Topology, TopologyOptions};
@@ -27,7 +27,7 @@ struct Driver {
     limit: u32,
     pending: Vec<Handle>,
     checking: Vec<Handle>,
-    in_use: Vec<(usize, Handle)>,
+    in_use: Vec<(usize, CheckOutId, Handle)>,
     /// The check-outs that wait, with their servers.
     waiting: BTreeMap<CheckOut, usize>,
     /// The order in which waiters were served.
@@ -76,7 +76,7 @@ impl Driver {
         let criteria = Criteria { selector: ServerSelector::AnyOf([address(server)].into()), ..Criteria::default() };
         let (check_out, delivery) = self.topology.check_out_for(self.now, &criteria, CheckOutRequest::default());
         if let Some(delivery) = delivery {
-            self.in_use.push((server, delivery.connection));
+            self.in_use.push((server, delivery.check_out, delivery.connection));
         } else if let CheckOut::Started(_) = check_out {
             self.waiting.insert(check_out, server);
         } else {
@@ -91,10 +91,10 @@ impl Driver {
         if self.in_use.is_empty() {
             return;
         }
-        let (_, connection) = self.in_use.remove(nth % self.in_use.len());
-        let checked_in = self.topology.check_in(self.now, connection, (), condition).unwrap();
+        let (_, check_out, connection) = self.in_use.remove(nth % self.in_use.len());
+        let checked_in = self.topology.check_in(self.now, check_out, connection, (), condition).unwrap();
         if let Some(delivery) = checked_in.delivery() {
-            self.deliver(CheckOut::Started(delivery.check_out), delivery.connection);
+            self.deliver(delivery.check_out, delivery.connection);
         }
         self.drain();
     }
@@ -107,10 +107,11 @@ impl Driver {
         }
     }
 
-    fn deliver(&mut self, check_out: CheckOut, connection: Handle) {
+    fn deliver(&mut self, id: CheckOutId, connection: Handle) {
+        let check_out = CheckOut::Started(id);
         let server = self.waiting.remove(&check_out).unwrap();
         self.served.push(check_out);
-        self.in_use.push((server, connection));
+        self.in_use.push((server, id, connection));
     }
 
     /// Carries out the outputs, and checks what always holds.
@@ -121,7 +122,7 @@ impl Driver {
                 Action::Connect { connection } => self.pending.push(connection),
                 Action::Check { connection } => self.checking.push(connection),
                 Action::Deliver { check_out, connection, .. } => {
-                    self.deliver(CheckOut::Started(check_out), connection);
+                    self.deliver(check_out, connection);
                 }
                 Action::Fail { check_out, .. } => {
                     self.waiting.remove(&CheckOut::Started(check_out)).unwrap();
@@ -373,7 +374,7 @@ fn floors_yield_to_waiters() {
     }
 
     assert_eq!(driver.topology.stats().counts.in_use, 3);
-    let servers: BTreeSet<usize> = driver.in_use.iter().map(|&(server, _)| server).collect();
+    let servers: BTreeSet<usize> = driver.in_use.iter().map(|&(server, ..)| server).collect();
     assert_eq!(servers, BTreeSet::from([2]));
 }
 

@@ -25,7 +25,13 @@ fn checking() -> (Pool<&'static str>, Handle, CheckOutId) {
     let _ = pool.check_out(Instant::ORIGIN, CheckOutRequest::default());
     let [Action::Connect { connection }] = actions(&mut pool)[..] else { panic!("a connection is created") };
     pool.handle_established(Instant::ORIGIN, connection, "socket").unwrap();
-    let checked_in = pool.check_in(Instant::ORIGIN, connection, "socket", Condition::Usable);
+    let checked_in = pool.check_in(
+        Instant::ORIGIN,
+        pool.use_of(connection).unwrap().check_out,
+        connection,
+        "socket",
+        Condition::Usable,
+    );
     assert_eq!(checked_in, Ok(CheckedIn::Done));
     actions(&mut pool);
 

@@ -6,7 +6,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::Fault;
 use cmap_core::monitor::Finding;
 use cmap_core::options::{PoolLimits, PoolOptions, PoolSizes, QueueDepth};
-use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Counts, Handle, Output as PoolOutput};
+use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Condition, Counts, Handle, Output as PoolOutput};
 use cmap_core::server::{ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Criteria, FloorPolicy, Output, ServerSelector, SizesByRole, Topology, TopologyOptions};
@@ -21,7 +21,7 @@ fn address(name: &str) -> ServerAddress {
 struct Client {
     topology: Topology<()>,
     now: Instant,
-    in_use: Vec<Handle>,
+    in_use: Vec<(CheckOutId, Handle)>,
 }
 
 impl Client {
@@ -74,8 +74,10 @@ impl Client {
         while let Some(output) = self.topology.poll_output() {
             if let Output::Pool { output: PoolOutput::Action(Action::Connect { connection }), .. } = output {
                 self.topology.handle_established(self.now, connection, ()).unwrap();
-            } else if let Output::Pool { output: PoolOutput::Action(Action::Deliver { connection, .. }), .. } = output {
-                self.in_use.push(connection);
+            } else if let Output::Pool { output: PoolOutput::Action(action), .. } = output
+                && let Action::Deliver { check_out, connection, .. } = action
+            {
+                self.in_use.push((check_out, connection));
             }
         }
     }
@@ -85,14 +87,14 @@ impl Client {
         let criteria = Criteria { selector: ServerSelector::AnyOf([address(name)].into()), ..Criteria::default() };
         for _ in 0..number {
             let (_, delivery) = self.topology.check_out_for(self.now, &criteria, CheckOutRequest::default());
-            self.in_use.extend(delivery.map(|delivery| delivery.connection));
+            self.in_use.extend(delivery.map(|delivery| (delivery.check_out, delivery.connection)));
             self.carry_out();
         }
     }
 
     fn check_in_all(&mut self) {
-        for connection in std::mem::take(&mut self.in_use) {
-            let _ = self.topology.check_in(self.now, connection, (), Condition::Usable).unwrap();
+        for (check_out, connection) in std::mem::take(&mut self.in_use) {
+            let _ = self.topology.check_in(self.now, check_out, connection, (), Condition::Usable).unwrap();
             self.carry_out();
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::monitor::Finding;
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{self, Action, CheckOutRequest, CheckedIn, Condition, Handle};
+use cmap_core::pool::{self, Action, CheckOutId, CheckOutRequest, CheckedIn, Condition, Handle};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Output, Topology, TopologyOptions};
@@ -15,7 +15,7 @@ const NOW: Instant = Instant::from_millis(1);
 const SOCKET: u64 = 7;
 
 /// A topology of one server that was checked, and of the connections that it may have one, which is in use.
-fn in_use(max_pool_size: u32) -> (Topology<u64>, Handle) {
+fn in_use(max_pool_size: u32) -> (Topology<u64>, CheckOutId, Handle) {
     let mut options = PoolOptions::default();
     options.max_pool_size = Some(max_pool_size);
     options.wait_queue_timeout = Some(Duration::from_millis(100));
@@ -32,20 +32,21 @@ fn in_use(max_pool_size: u32) -> (Topology<u64>, Handle) {
         let Output::Pool { output: pool::Output::Action(action), .. } = output else { continue };
         if let Action::Connect { connection } = action {
             topology.handle_established(NOW, connection, SOCKET).unwrap();
-        } else if let Action::Deliver { connection, .. } = action {
-            delivered = Some(connection);
+        } else if let Action::Deliver { check_out, connection, .. } = action {
+            delivered = Some((check_out, connection));
         }
     }
-    (topology, delivered.unwrap())
+    let (user, connection) = delivered.unwrap();
+    (topology, user, connection)
 }
 
 #[test]
 fn a_check_out_waits_and_is_served_without_outputs() {
-    let (mut topology, connection) = in_use(1);
+    let (mut topology, user, connection) = in_use(1);
 
     let (waiting, none) = topology.check_out(NOW, CheckOutRequest::default());
     let timeout = topology.next_check_out_timeout(waiting);
-    let checked_in = topology.check_in(NOW, connection, SOCKET, Condition::Usable);
+    let checked_in = topology.check_in(NOW, user, connection, SOCKET, Condition::Usable);
 
     assert!(none.is_none());
     assert_eq!(timeout, Some(NOW + Duration::from_millis(100)));
@@ -57,10 +58,10 @@ fn a_check_out_waits_and_is_served_without_outputs() {
 
 #[test]
 fn a_connection_that_failed_does_not_go_to_a_waiter() {
-    let (mut topology, connection) = in_use(1);
+    let (mut topology, user, connection) = in_use(1);
     let _ = topology.check_out(NOW, CheckOutRequest::default());
 
-    assert!(matches!(topology.check_in(NOW, connection, SOCKET, Condition::Errored), Ok(CheckedIn::Done)));
+    assert!(matches!(topology.check_in(NOW, user, connection, SOCKET, Condition::Errored), Ok(CheckedIn::Done)));
 
     let counts = topology.stats().counts;
     assert_eq!((counts.in_use, counts.pending, counts.waiting), (0, 1, 1), "it waits for another connection");
@@ -68,11 +69,11 @@ fn a_connection_that_failed_does_not_go_to_a_waiter() {
 
 #[test]
 fn a_waiter_whose_time_is_up_fails_before_the_next_is_served_cmap_15() {
-    let (mut topology, connection) = in_use(1);
+    let (mut topology, user, connection) = in_use(1);
     let _ = topology.check_out(NOW, CheckOutRequest::default());
     let too_late = NOW + Duration::from_millis(100);
 
-    assert!(matches!(topology.check_in(too_late, connection, SOCKET, Condition::Usable), Ok(CheckedIn::Done)));
+    assert!(matches!(topology.check_in(too_late, user, connection, SOCKET, Condition::Usable), Ok(CheckedIn::Done)));
 
     assert_eq!(topology.stats().check_outs_failed.timeout, 1);
     assert_eq!(topology.stats().counts.available, 1);

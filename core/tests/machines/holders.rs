@@ -64,7 +64,7 @@ fn a_use_begins_at_the_delivery_and_not_with_the_wait() {
     ask(&mut pool, 10);
 
     let waiters: Vec<_> = pool.waiting_check_outs().collect();
-    let _ = pool.check_in(at(30), first.connection, (), Condition::Usable).unwrap();
+    let _ = pool.check_in(at(30), first.check_out, first.connection, (), Condition::Usable).unwrap();
     drain(&mut pool, 30);
 
     assert_eq!(waiters.iter().map(|waiter| waiter.since).collect::<Vec<_>>(), [at(10)]);

@@ -8,7 +8,9 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
 use cmap_core::options::{PoolOptions, PoolSizes};
-use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput};
+use cmap_core::pool::{
+    Action, Cause, CheckOutId, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput,
+};
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria, Output, SelectionErrorKind, Topology, TopologyOptions};
@@ -25,7 +27,7 @@ struct Driver {
     users: Vec<Option<IdentityId>>,
     max_pool_size: u32,
     pending: Vec<Handle>,
-    in_use: Vec<Handle>,
+    in_use: Vec<(CheckOutId, Handle)>,
     waiting: BTreeMap<CheckOut, Option<IdentityId>>,
     cleared: usize,
 }
@@ -83,26 +85,26 @@ impl Driver {
         let (check_out, delivery) = self.topology.check_out_for(self.now, &Criteria::default(), request);
         self.waiting.insert(check_out, identity);
         if let Some(delivery) = delivery {
-            self.deliver(CheckOut::Started(delivery.check_out), delivery.connection);
+            self.deliver(delivery.check_out, delivery.connection);
         }
         self.drain();
         check_out
     }
 
-    fn deliver(&mut self, check_out: CheckOut, connection: Handle) {
-        let identity = self.waiting.remove(&check_out).unwrap();
+    fn deliver(&mut self, check_out: CheckOutId, connection: Handle) {
+        let identity = self.waiting.remove(&CheckOut::Started(check_out)).unwrap();
         assert_eq!(self.topology.identity_of(connection), identity, "it has the credential that was asked for");
-        self.in_use.push(connection);
+        self.in_use.push((check_out, connection));
     }
 
     fn check_in(&mut self, nth: usize, condition: Condition) {
         if self.in_use.is_empty() {
             return;
         }
-        let connection = self.in_use.remove(nth % self.in_use.len());
-        let checked_in = self.topology.check_in(self.now, connection, (), condition).unwrap();
+        let (check_out, connection) = self.in_use.remove(nth % self.in_use.len());
+        let checked_in = self.topology.check_in(self.now, check_out, connection, (), condition).unwrap();
         if let Some(delivery) = checked_in.delivery() {
-            self.deliver(CheckOut::Started(delivery.check_out), delivery.connection);
+            self.deliver(delivery.check_out, delivery.connection);
         }
         self.drain();
     }
@@ -165,7 +167,7 @@ impl Driver {
                 Output::Pool { output: PoolOutput::Action(action), .. } => match action {
                     Action::Connect { connection } => self.pending.push(connection),
                     Action::Deliver { check_out, connection, .. } => {
-                        self.deliver(CheckOut::Started(check_out), connection);
+                        self.deliver(check_out, connection);
                     }
                     Action::Fail { check_out, .. } => {
                         self.waiting.remove(&CheckOut::Started(check_out)).unwrap();
@@ -436,7 +438,7 @@ fn an_error_on_a_connection_of_a_user_who_was_removed_before_a_clear_is_old_news
     let mut driver = Driver::new();
     driver.check_out(1);
     driver.establish_all();
-    let connection = driver.in_use[0];
+    let (_, connection) = driver.in_use[0];
     driver.topology.remove_identity(driver.now, driver.users[1].unwrap());
     driver.lose();
     driver.find();
@@ -454,7 +456,7 @@ fn an_error_on_a_connection_of_a_user_who_was_removed_since_the_last_clear_speak
     let mut driver = Driver::new();
     driver.check_out(1);
     driver.establish_all();
-    let connection = driver.in_use[0];
+    let (_, connection) = driver.in_use[0];
     driver.topology.remove_identity(driver.now, driver.users[1].unwrap());
 
     let error = OperationError::new(Fault::Network, Cause::new("gone"));

@@ -3,7 +3,7 @@
 use cmap_core::address::ServerAddress;
 use cmap_core::monitor::Finding;
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput};
+use cmap_core::pool::{Action, CheckOutId, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria, Output, ServerSelector, Topology, TopologyOptions};
@@ -41,7 +41,7 @@ fn check_out(topology: &mut Topology<()>, millis: u64, name: &str, user: Option<
 }
 
 /// Establishes what is to be established; the connections that were delivered, and to whom.
-fn carry_out(topology: &mut Topology<()>, millis: u64) -> Vec<(CheckOut, Handle)> {
+fn carry_out(topology: &mut Topology<()>, millis: u64) -> Vec<(CheckOutId, Handle)> {
     let mut delivered = Vec::new();
     while let Some(output) = topology.poll_output() {
         if let Output::Pool { output: PoolOutput::Action(Action::Connect { connection }), .. } = output {
@@ -50,7 +50,7 @@ fn carry_out(topology: &mut Topology<()>, millis: u64) -> Vec<(CheckOut, Handle)
             output: PoolOutput::Action(Action::Deliver { check_out, connection, .. }), ..
         } = output
         {
-            delivered.push((CheckOut::Started(check_out), connection));
+            delivered.push((check_out, connection));
         }
     }
     delivered
@@ -67,8 +67,10 @@ fn a_waiter_at_one_server_does_not_keep_those_of_another_one_from_their_turn() {
     let at_b = check_out(&mut topology, 3, "b", Some(user));
     let behind = check_out(&mut topology, 4, "b", None);
 
-    let _ = topology.check_in(at(5), in_use[1].1, (), Condition::Usable).unwrap();
+    let (user, connection) = in_use[1];
+    let _ = topology.check_in(at(5), user, connection, (), Condition::Usable).unwrap();
 
-    let served: Vec<_> = carry_out(&mut topology, 5).into_iter().map(|(check_out, _)| check_out).collect();
+    let served: Vec<_> =
+        carry_out(&mut topology, 5).into_iter().map(|(check_out, _)| CheckOut::Started(check_out)).collect();
     assert_eq!(served, [at_b], "and neither {at_a:?} nor {behind:?}");
 }

@@ -69,7 +69,9 @@ fn a_life() -> Logged {
     logged.call(|pool| pool.check_out(at(2), CheckOutRequest::default()));
     logged.call(|pool| pool.handle_timeout(at(52)));
     logged.call(|pool| pool.clear(at(52), Clear::pool(Cause::new("gone")))).unwrap();
-    let checked_in = logged.call(|pool| pool.check_in(at(52), connection, (), Condition::Usable));
+    let checked_in = logged.call(|pool| {
+        pool.check_in(at(52), pool.use_of(connection).unwrap().check_out, connection, (), Condition::Usable)
+    });
     assert_eq!(checked_in, Ok(CheckedIn::Done));
     logged.call(|pool| pool.close(at(52)));
     logged

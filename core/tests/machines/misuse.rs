@@ -58,10 +58,10 @@ fn assert_unchanged<R>(pool: &mut Pool<&'static str>, call: impl FnOnce(&mut Poo
 #[test]
 fn a_connection_of_another_pool_is_refused_with_its_socket_cmap_35() {
     let (mut own, mut other) = (pool(), pool_at("b.example", false));
-    let (_, foreign) = in_use(&mut other);
+    let (user, foreign) = in_use(&mut other);
     in_use(&mut own);
 
-    let refused = assert_unchanged(&mut own, |pool| pool.check_in(NOW, foreign, "foreign", Condition::Usable));
+    let refused = assert_unchanged(&mut own, |pool| pool.check_in(NOW, user, foreign, "foreign", Condition::Usable));
 
     assert_eq!(refused, Err(Refused { misuse: ApiMisuse::ForeignConnection, socket: "foreign" }));
 }
@@ -69,21 +69,51 @@ fn a_connection_of_another_pool_is_refused_with_its_socket_cmap_35() {
 #[test]
 fn a_second_check_in_is_refused_with_its_socket() {
     let mut pool = pool();
-    let (_, connection) = in_use(&mut pool);
-    assert_eq!(pool.check_in(NOW, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
+    let (user, connection) = in_use(&mut pool);
+    assert_eq!(pool.check_in(NOW, user, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
     actions(&mut pool);
 
-    let refused = assert_unchanged(&mut pool, |pool| pool.check_in(NOW, connection, "again", Condition::Usable));
+    let refused = assert_unchanged(&mut pool, |pool| pool.check_in(NOW, user, connection, "again", Condition::Usable));
 
     assert_eq!(refused, Err(Refused { misuse: ApiMisuse::NotInUse, socket: "again" }));
 }
 
 #[test]
+fn a_second_check_in_is_refused_while_another_one_uses_the_connection() {
+    let mut pool = pool();
+    let (former, connection) = in_use(&mut pool);
+    let (waiting, _) = pool.check_out(NOW, CheckOutRequest::default());
+    actions(&mut pool);
+    let handed_over = pool.check_in(NOW, former, connection, "socket", Condition::Usable).unwrap().delivery();
+    assert_eq!(handed_over.map(|delivery| (delivery.check_out, delivery.connection)), Some((waiting, connection)));
+
+    for condition in [Condition::Usable, Condition::Errored] {
+        let again = assert_unchanged(&mut pool, |pool| pool.check_in(NOW, former, connection, "again", condition));
+        assert_eq!(again, Err(Refused { misuse: ApiMisuse::OtherUse, socket: "again" }));
+    }
+
+    assert_eq!(pool.use_of(connection).map(|it| it.check_out), Some(waiting));
+    assert!(pool.check_in(NOW, waiting, connection, "socket", Condition::Usable).is_ok());
+}
+
+#[test]
+fn a_check_in_under_a_check_out_of_another_pool_is_refused() {
+    let (mut own, mut other) = (pool(), pool_at("b.example", false));
+    let (foreign, _) = in_use(&mut other);
+    let (_, connection) = in_use(&mut own);
+
+    let refused = assert_unchanged(&mut own, |pool| pool.check_in(NOW, foreign, connection, "own", Condition::Usable));
+
+    assert_eq!(refused, Err(Refused { misuse: ApiMisuse::OtherUse, socket: "own" }));
+}
+
+#[test]
 fn a_connection_that_is_being_established_cannot_be_checked_in() {
     let mut pool = pool();
-    let (_, connection) = pending(&mut pool);
+    let (waiting, connection) = pending(&mut pool);
 
-    let refused = assert_unchanged(&mut pool, |pool| pool.check_in(NOW, connection, "socket", Condition::Usable));
+    let refused =
+        assert_unchanged(&mut pool, |pool| pool.check_in(NOW, waiting, connection, "socket", Condition::Usable));
 
     assert_eq!(refused.unwrap_err().misuse, ApiMisuse::NotInUse);
 }
@@ -94,7 +124,7 @@ fn a_check_out_that_has_ended_cannot_be_cancelled() {
     let (id, connection) = in_use(&mut pool);
 
     let delivered = assert_unchanged(&mut pool, |pool| pool.cancel_check_out(NOW, id));
-    assert_eq!(pool.check_in(NOW, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
+    assert_eq!(pool.check_in(NOW, id, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
     actions(&mut pool);
     let finished = assert_unchanged(&mut pool, |pool| pool.cancel_check_out(NOW, id));
 
@@ -105,7 +135,7 @@ fn a_check_out_that_has_ended_cannot_be_cancelled() {
 fn an_id_that_is_used_again_is_another_check_out() {
     let mut pool = pool();
     let (first, connection) = in_use(&mut pool);
-    assert_eq!(pool.check_in(NOW, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
+    assert_eq!(pool.check_in(NOW, first, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
     actions(&mut pool);
 
     let (second, _) = pool.check_out(NOW, CheckOutRequest::default());

@@ -8,7 +8,7 @@ use bson::oid::ObjectId;
 use bson::{RawDocumentBuf, cstr, rawdoc};
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{self, Cancellation, Cause, CheckOutRequest, CheckedIn, Handle, PoolState};
+use cmap_core::pool::{self, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Delivery, Handle, PoolState};
 use cmap_core::server::{OperationError, ServerType, StateChange};
 use cmap_core::topology::{CheckOut, Output, SelectionErrorKind, Topology};
 
@@ -390,19 +390,21 @@ fn a_warm_pair_allocates_nothing_through_a_server_that_is_monitored() {
     let connection = bench.in_use();
     let now = bench.now;
     let mut server = bench.server;
-    let pair = |server: &mut OneServer<()>, connection: Handle| {
-        let checked_in = server.check_in(now, connection, (), pool::Condition::Usable);
+    let pair = |server: &mut OneServer<()>, (user, connection): (CheckOutId, Handle)| {
+        let checked_in = server.check_in(now, user, connection, (), pool::Condition::Usable);
         assert_eq!(checked_in, Ok(CheckedIn::Done));
         while server.poll_output().is_some() {}
         let (_, delivery) = server.check_out(now, CheckOutRequest::default());
         while server.poll_output().is_some() {}
-        delivery.unwrap().connection
+        let Delivery { check_out, connection, .. } = delivery.unwrap();
+        (check_out, connection)
     };
-    let mut connection = pair(&mut server, connection);
+    let user = server.pool().use_of(connection).unwrap().check_out;
+    let mut held = pair(&mut server, (user, connection));
 
     let allocations = allocation_counter::measure(|| {
         for _ in 0..1000 {
-            connection = pair(&mut server, connection);
+            held = pair(&mut server, held);
         }
     });
 

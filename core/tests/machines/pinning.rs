@@ -41,7 +41,7 @@ fn check_out(pool: &mut Pool<()>, purpose: Purpose) -> Handle {
         }
     }
     let connection = delivered.unwrap();
-    pool.set_purpose(connection, purpose).unwrap();
+    pool.set_purpose(pool.use_of(connection).unwrap().check_out, connection, purpose).unwrap();
     connection
 }
 
@@ -69,7 +69,10 @@ fn connections_are_counted_by_what_they_are_for_lb_16() {
     check_out(&mut pool, Purpose::Other);
     assert_eq!(counts(&pool), (1, 1, 1));
 
-    assert_eq!(pool.check_in(NOW, cursor, (), Condition::Usable), Ok(CheckedIn::Done));
+    assert_eq!(
+        pool.check_in(NOW, pool.use_of(cursor).unwrap().check_out, cursor, (), Condition::Usable),
+        Ok(CheckedIn::Done)
+    );
     assert_eq!(counts(&pool), (0, 1, 1));
 }
 
@@ -79,13 +82,16 @@ fn a_connection_is_kept_from_the_reply_on_that_opened_the_cursor_lb_13() {
     let connection = check_out(&mut pool, Purpose::Other);
     while pool.poll_output().is_some() {}
 
-    pool.set_purpose(connection, Purpose::Cursor).unwrap();
+    pool.set_purpose(pool.use_of(connection).unwrap().check_out, connection, Purpose::Cursor).unwrap();
     assert_eq!(counts(&pool), (1, 0, 0));
-    pool.set_purpose(connection, Purpose::Other).unwrap();
+    pool.set_purpose(pool.use_of(connection).unwrap().check_out, connection, Purpose::Other).unwrap();
     assert_eq!(counts(&pool), (0, 0, 1));
 
-    pool.set_purpose(connection, Purpose::Transaction).unwrap();
-    assert_eq!(pool.check_in(NOW, connection, (), Condition::Usable), Ok(CheckedIn::Done));
+    pool.set_purpose(pool.use_of(connection).unwrap().check_out, connection, Purpose::Transaction).unwrap();
+    assert_eq!(
+        pool.check_in(NOW, pool.use_of(connection).unwrap().check_out, connection, (), Condition::Usable),
+        Ok(CheckedIn::Done)
+    );
     assert_eq!(counts(&pool), (0, 0, 0));
     let events: Vec<_> = std::iter::from_fn(|| pool.poll_output())
         .filter_map(|output| if let Output::Event(event) = output { Some(Event::name(&event)) } else { None })
@@ -97,7 +103,10 @@ fn a_connection_is_kept_from_the_reply_on_that_opened_the_cursor_lb_13() {
 fn a_purpose_is_forgotten_with_its_check_out() {
     let mut pool = pool(true);
     let connection = check_out(&mut pool, Purpose::Cursor);
-    assert_eq!(pool.check_in(NOW, connection, (), Condition::Usable), Ok(CheckedIn::Done));
+    assert_eq!(
+        pool.check_in(NOW, pool.use_of(connection).unwrap().check_out, connection, (), Condition::Usable),
+        Ok(CheckedIn::Done)
+    );
 
     check_out(&mut pool, Purpose::Other);
 
@@ -108,9 +117,10 @@ fn a_purpose_is_forgotten_with_its_check_out() {
 fn only_connections_in_use_have_a_purpose() {
     let mut pool = pool(true);
     let connection = check_out(&mut pool, Purpose::Other);
-    assert_eq!(pool.check_in(NOW, connection, (), Condition::Usable), Ok(CheckedIn::Done));
+    let user = pool.use_of(connection).unwrap().check_out;
+    assert_eq!(pool.check_in(NOW, user, connection, (), Condition::Usable), Ok(CheckedIn::Done));
 
-    assert_eq!(pool.set_purpose(connection, Purpose::Cursor), Err(ApiMisuse::NotInUse));
+    assert_eq!(pool.set_purpose(user, connection, Purpose::Cursor), Err(ApiMisuse::NotInUse));
     assert_eq!(counts(&pool), (0, 0, 0));
 }
 
@@ -148,4 +158,17 @@ fn giving_up_kept_connections_forgets_their_purpose_fork_2() {
     pool.reset_after_fork(NOW);
 
     assert_eq!(counts(&pool), (0, 0, 0));
+}
+
+#[test]
+fn only_the_present_user_of_a_connection_says_what_it_is_for() {
+    let mut pool = pool(true);
+    let connection = check_out(&mut pool, Purpose::Cursor);
+    let former = pool.use_of(connection).unwrap().check_out;
+    assert_eq!(pool.check_in(NOW, former, connection, (), Condition::Usable), Ok(CheckedIn::Done));
+    check_out(&mut pool, Purpose::Transaction);
+
+    assert_eq!(pool.set_purpose(former, connection, Purpose::Other), Err(ApiMisuse::OtherUse));
+
+    assert_eq!(counts(&pool), (0, 1, 0));
 }

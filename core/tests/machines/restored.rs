@@ -85,9 +85,9 @@ fn drive(pool: &mut Pool<()>, now: Instant, mut check_ins: usize) {
                 }
                 let _ = pool.handle_established(now, connection, ());
             }
-            Output::Action(Action::Deliver { connection, .. }) if check_ins > 0 => {
+            Output::Action(Action::Deliver { check_out, connection, .. }) if check_ins > 0 => {
                 check_ins -= 1;
-                let _ = pool.apply(now, Input::CheckIn(connection, Condition::Usable));
+                let _ = pool.apply(now, Input::CheckIn(check_out, connection, Condition::Usable));
             }
             Output::Action(Action::Check { connection }) => drop(pool.handle_checked(now, connection, true)),
             Output::Action(_) | Output::Event(_) => {}

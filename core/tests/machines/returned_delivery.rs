@@ -29,8 +29,8 @@ fn server(change: impl FnOnce(&mut TopologyOptions)) -> OneServer<&'static str> 
     server.handle_check(NOW, Finding::Description(Box::new(found))).unwrap();
     outputs(&mut server);
     assert_eq!(server.check_out(NOW, CheckOutRequest::default()).1, None);
-    let Delivery { connection, socket, .. } = established(&mut server);
-    assert_eq!(server.check_in(NOW, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
+    let Delivery { check_out, connection, socket } = established(&mut server);
+    assert_eq!(server.check_in(NOW, check_out, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
     assert!(server.is_drained());
     server
 }
@@ -95,7 +95,7 @@ fn an_available_connection_is_handed_over_with_nothing_to_drain() {
     assert_eq!((check_out, socket), (CheckOut::Started(id), "socket"));
     assert!(server.is_drained());
     assert_eq!(server.pool().counts().in_use, 1);
-    assert_eq!(server.check_in(NOW, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
+    assert_eq!(server.check_in(NOW, id, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
 }
 
 #[test]
@@ -129,9 +129,9 @@ fn a_connection_that_lay_idle_is_looked_at_first() {
 #[test]
 fn what_was_not_drained_comes_first() {
     let mut server = server(|_| {});
-    let Delivery { connection, socket, .. } = taken(&mut server);
+    let Delivery { check_out: user, connection, socket } = taken(&mut server);
     server.observe(true);
-    assert_eq!(server.check_in(NOW, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
+    assert_eq!(server.check_in(NOW, user, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
 
     let (check_out, delivery) = server.check_out(NOW, CheckOutRequest::default());
 
@@ -181,7 +181,8 @@ fn what_comes_back_is_handed_over_to_who_waits_longest() {
     let (mut server, in_use, first) = contended();
     assert_eq!(server.check_out(NOW, CheckOutRequest::default()).1, None);
 
-    let checked_in = server.check_in(NOW, in_use.connection, in_use.socket, Condition::Usable).unwrap();
+    let checked_in =
+        server.check_in(NOW, in_use.check_out, in_use.connection, in_use.socket, Condition::Usable).unwrap();
 
     let CheckedIn::Delivered(delivery) = checked_in else { panic!("it is handed to nobody") };
     assert_eq!((CheckOut::Started(delivery.check_out), delivery.connection), (first, in_use.connection));
@@ -192,9 +193,9 @@ fn what_comes_back_is_handed_over_to_who_waits_longest() {
 #[test]
 fn what_comes_back_becomes_available_where_nobody_waits() {
     let mut server = server(|_| {});
-    let Delivery { connection, socket, .. } = taken(&mut server);
+    let Delivery { check_out: user, connection, socket } = taken(&mut server);
 
-    assert_eq!(server.check_in(NOW, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
+    assert_eq!(server.check_in(NOW, user, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
 
     assert_eq!(server.pool().counts().available, 1);
 }
@@ -205,7 +206,7 @@ fn a_hand_over_comes_after_what_was_not_drained() {
     server.observe(true);
     assert_eq!(server.check_out(NOW, CheckOutRequest::default()).1, None);
 
-    let checked_in = server.check_in(NOW, in_use.connection, in_use.socket, Condition::Usable);
+    let checked_in = server.check_in(NOW, in_use.check_out, in_use.connection, in_use.socket, Condition::Usable);
 
     assert_eq!(checked_in, Ok(CheckedIn::Done));
     let outputs = outputs(&mut server);
@@ -226,7 +227,7 @@ fn a_hand_over_comes_after_what_was_not_drained() {
 fn a_connection_that_failed_is_handed_to_nobody() {
     let (mut server, in_use, _) = contended();
 
-    let checked_in = server.check_in(NOW, in_use.connection, in_use.socket, Condition::Errored);
+    let checked_in = server.check_in(NOW, in_use.check_out, in_use.connection, in_use.socket, Condition::Errored);
 
     assert_eq!(checked_in, Ok(CheckedIn::Done));
     assert_eq!(server.pool().counts().waiting, 1);
@@ -249,7 +250,8 @@ fn a_connection_that_a_stale_one_lies_upon_is_handed_over_lb_8() {
         connection
     });
     for connection in in_use {
-        assert_eq!(pool.check_in(NOW, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
+        let user = pool.use_of(connection).unwrap().check_out;
+        assert_eq!(pool.check_in(NOW, user, connection, "socket", Condition::Usable), Ok(CheckedIn::Done));
     }
     pool.clear(NOW, Clear::service(cleared, Cause::new("gone"))).unwrap();
     while pool.poll_output().is_some() {}
@@ -274,7 +276,7 @@ fn what_a_refused_check_in_led_to_comes_out() {
     let _ = stranger.check_out(NOW, CheckOutRequest::default());
     let foreign = established(&mut stranger);
 
-    let refused = server.check_in(deadline, foreign.connection, foreign.socket, Condition::Usable);
+    let refused = server.check_in(deadline, foreign.check_out, foreign.connection, foreign.socket, Condition::Usable);
 
     assert!(refused.is_err());
     let [TopologyOutput::Pool { output: Output::Action(Action::Fail { check_out, .. }), .. }] =

@@ -143,7 +143,8 @@ fn a_failed_operation_clears_the_pool_before_its_connection_is_checked_in_and_cl
     let connection = in_use(&mut server);
 
     server.handle_operation_failed(NOW, connection, network_error()).unwrap();
-    assert_eq!(server.check_in(NOW, connection, (), Condition::Errored), Ok(CheckedIn::Done));
+    let user = server.pool().use_of(connection).unwrap().check_out;
+    assert_eq!(server.check_in(NOW, user, connection, (), Condition::Errored), Ok(CheckedIn::Done));
 
     assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared", "ConnectionCheckedIn", "ConnectionClosed"]);
     assert!(!server.is_usable());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, Cause, CheckOutRequest, Clear, Condition, Delivery, Handle, Output, Pool};
+use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Delivery, Handle, Output, Pool};
 use cmap_core::time::Instant;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ struct Driver {
     pool: Pool<u64>,
     now: Instant,
     pending: Vec<Handle>,
-    in_use: Vec<Handle>,
+    in_use: Vec<(CheckOutId, Handle)>,
     closed: BTreeSet<u64>,
 }
 
@@ -45,9 +45,10 @@ impl Driver {
                 self.pool.handle_established(now, connection, connection.id().get()).unwrap();
             }
             5..=7 if !self.in_use.is_empty() => {
-                let connection = self.in_use.swap_remove(which.index(self.in_use.len()));
+                let (check_out, connection) = self.in_use.swap_remove(which.index(self.in_use.len()));
                 let condition = if step == 7 { Condition::Errored } else { Condition::Usable };
-                let checked_in = self.pool.check_in(now, connection, connection.id().get(), condition).unwrap();
+                let checked_in =
+                    self.pool.check_in(now, check_out, connection, connection.id().get(), condition).unwrap();
                 self.take(checked_in.delivery());
             }
             8 => {
@@ -87,9 +88,9 @@ impl Driver {
     }
 
     fn take(&mut self, delivery: Option<Delivery<u64>>) {
-        let Some(Delivery { connection, socket, .. }) = delivery else { return };
+        let Some(Delivery { check_out, connection, socket }) = delivery else { return };
         self.see(connection, socket);
-        self.in_use.push(connection);
+        self.in_use.push((check_out, connection));
     }
 
     fn see(&self, connection: Handle, socket: u64) {

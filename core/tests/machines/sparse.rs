@@ -13,7 +13,7 @@ use cmap_core::trace::{
 };
 use proptest::prelude::*;
 
-use crate::recorded_client::Driver;
+use crate::recorded_client::{Driver, held};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -67,16 +67,16 @@ fn warm(options: RecorderOptions) -> Driver {
 }
 
 fn check_in(driver: &mut Driver) {
-    let connection = driver.in_use.pop().unwrap();
-    let checked_in = driver.topology.check_in(driver.now, connection, (), Condition::Usable).unwrap();
-    driver.in_use.extend(checked_in.delivery().map(|delivery| delivery.connection));
+    let (check_out, connection) = driver.in_use.pop().unwrap();
+    let checked_in = driver.topology.check_in(driver.now, check_out, connection, (), Condition::Usable).unwrap();
+    driver.in_use.extend(checked_in.delivery().as_ref().map(held));
     driver.drain(usize::MAX);
 }
 
 fn pair(driver: &mut Driver, after: Duration) {
     driver.now = driver.now + after;
     let (_, delivery) = driver.topology.check_out(driver.now, CheckOutRequest::default());
-    driver.in_use.push(delivery.unwrap().connection);
+    driver.in_use.extend(delivery.as_ref().map(held));
     check_in(driver);
 }
 
@@ -172,7 +172,7 @@ fn a_wait_for_a_leaked_connection_names_who_has_it() {
 fn of_a_crowd_the_last_one_is_explained_by_what_bound_those_before_it() {
     let mut driver = warm(sparse_in(1 << 20));
     let (_, delivery) = driver.topology.check_out(driver.now, CheckOutRequest::default());
-    driver.in_use.push(delivery.unwrap().connection);
+    driver.in_use.extend(delivery.as_ref().map(held));
     for task in 0..100 {
         let (check_out, _) = driver.topology.check_out(driver.now, CheckOutRequest::default());
         driver.topology.note_holder(check_out, task % 4);
@@ -207,7 +207,7 @@ fn a_mebibyte_holds_hours() {
         (0..100).for_each(|_| pair(&mut driver, 9 * MILLI));
         for _ in 0..4 {
             let (_, delivery) = driver.topology.check_out(driver.now, CheckOutRequest::default());
-            driver.in_use.extend(delivery.map(|delivery| delivery.connection));
+            driver.in_use.extend(delivery.as_ref().map(held));
             driver.drain(usize::MAX);
             (0..driver.pending.len()).for_each(|_| driver.establish(0));
             driver.drain(usize::MAX);
@@ -248,7 +248,7 @@ fn a_short_wait_allocates_nothing_once_warm() {
     let round = |driver: &mut Driver| {
         driver.now = driver.now + 10 * MILLI;
         let (_, delivery) = driver.topology.check_out(driver.now, CheckOutRequest::default());
-        driver.in_use.extend(delivery.map(|delivery| delivery.connection));
+        driver.in_use.extend(delivery.as_ref().map(held));
         let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
         driver.now = driver.now + MILLI / 2;
         (0..2).for_each(|_| check_in(driver));

@@ -42,7 +42,7 @@ fn drain(pool: &mut Pool<()>, now: u64) -> Option<Delivery<()>> {
 }
 
 fn give_back(pool: &mut Pool<()>, now: u64, held: &Delivery<()>) -> Option<Delivery<()>> {
-    pool.check_in(at(now), held.connection, (), Condition::Usable).unwrap().delivery()
+    pool.check_in(at(now), held.check_out, held.connection, (), Condition::Usable).unwrap().delivery()
 }
 
 /// How often, and how long together in milliseconds: wait, establishment, in use, idle.

@@ -6,7 +6,9 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
 use cmap_core::options::{Affinity, ClientOptions, PoolOptions, QueueDepth};
-use cmap_core::pool::{Action, AffinityKey, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput};
+use cmap_core::pool::{
+    Action, AffinityKey, Cause, CheckOutId, CheckOutRequest, Condition, Handle, Output as PoolOutput,
+};
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
 use cmap_core::time::Instant;
 use cmap_core::topology::{
@@ -299,7 +301,8 @@ fn a_removed_server_is_drained_and_then_forgotten_top_35() {
     learn(&mut set, without_a);
     assert!(set.server(primary).unwrap().has_left(), "its connection is in use");
 
-    let _ = set.check_in(NOW, connection, (), Condition::Usable).unwrap();
+    let user = set.server(primary).unwrap().pool().use_of(connection).unwrap().check_out;
+    let _ = set.check_in(NOW, user, connection, (), Condition::Usable).unwrap();
 
     assert_eq!((set.stats().created, set.stats().counts.total()), (1, 0), "its totals stay");
     let forgets = |output: &Output<()>| *output == Output::Monitor { server: primary, call: MonitorCall::Forget };
@@ -496,7 +499,7 @@ fn happening() -> impl Strategy<Value = Happening> {
 struct Callers {
     waiting: Vec<CheckOut>,
     pending: Vec<Handle>,
-    in_use: Vec<Handle>,
+    in_use: Vec<(CheckOutId, Handle)>,
 }
 
 impl Callers {
@@ -514,7 +517,7 @@ impl Callers {
                 Output::Pool { output: PoolOutput::Action(action), .. } => match action {
                     Action::Deliver { check_out, connection, .. } => {
                         self.end(CheckOut::Started(check_out));
-                        self.in_use.push(connection);
+                        self.in_use.push((check_out, connection));
                     }
                     Action::Fail { check_out, .. } => self.end(CheckOut::Started(check_out)),
                     Action::Connect { connection } => self.pending.push(connection),
@@ -582,18 +585,18 @@ proptest! {
                     let request = if waits { CheckOutRequest::default() } else { CheckOutRequest::until(now + Duration::from_millis(50)) };
                     let (check_out, delivery) = topology.check_out(now, request);
                     match delivery {
-                        Some(delivery) => callers.in_use.push(delivery.connection),
+                        Some(delivery) => callers.in_use.push((delivery.check_out, delivery.connection)),
                         None => callers.waiting.push(check_out),
                     }
                 }
                 Happening::Cancel => if let Some(check_out) = callers.waiting.pop() {
                     let _ = topology.cancel_check_out(now, check_out);
                 },
-                Happening::CheckIn => if let Some(connection) = callers.in_use.pop() {
-                    let checked_in = topology.check_in(now, connection, (), Condition::Usable).unwrap();
+                Happening::CheckIn => if let Some((check_out, connection)) = callers.in_use.pop() {
+                    let checked_in = topology.check_in(now, check_out, connection, (), Condition::Usable).unwrap();
                     if let Some(delivery) = checked_in.delivery() {
                         callers.end(CheckOut::Started(delivery.check_out));
-                        callers.in_use.push(delivery.connection);
+                        callers.in_use.push((delivery.check_out, delivery.connection));
                     }
                 },
                 Happening::Found { server, server_type, hosts, election } => {
@@ -622,7 +625,7 @@ proptest! {
                 Happening::EstablishFailed { fault } => if let Some(connection) = callers.pending.pop() {
                     let _ = topology.handle_establish_failed(now, connection, EstablishError::new(Phase::Hello, fault, "no"));
                 },
-                Happening::OperationFailed { change } => if let Some(&connection) = callers.in_use.last() {
+                Happening::OperationFailed { change } => if let Some(&(_, connection)) = callers.in_use.last() {
                     let mut error = OperationError::new(Fault::Server { code: None }, Cause::new("no"));
                     error.state_change = change;
                     topology.handle_operation_failed(now, connection, error).unwrap();

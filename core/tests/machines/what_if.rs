@@ -7,7 +7,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, CheckOutRequest, Condition, Handle, Output as PoolOutput};
+use cmap_core::pool::{Action, CheckOutId, CheckOutRequest, Condition, Handle, Output as PoolOutput};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Output, Topology, TopologyOptions};
@@ -39,7 +39,7 @@ enum Event {
     Find,
     Call(usize),
     GiveUp(usize),
-    CheckIn(Handle),
+    CheckIn(CheckOutId, Handle),
     Established(Handle, bool),
 }
 
@@ -124,7 +124,7 @@ impl Simulation<'_> {
                 let (check_out, delivery) = self.topology.check_out(self.now, request);
                 self.waiting.insert(check_out, at);
                 if let Some(delivery) = delivery {
-                    self.deliver(check_out, delivery.connection);
+                    self.deliver(delivery.check_out, delivery.connection);
                 } else if let Some(patience) = caller.patience {
                     self.later(patience, Event::GiveUp(at));
                 }
@@ -136,10 +136,11 @@ impl Simulation<'_> {
                     let _ = self.topology.cancel_check_out(self.now, check_out);
                 }
             }
-            Event::CheckIn(connection) => {
-                let checked_in = self.topology.check_in(self.now, connection, (), Condition::Usable).unwrap();
+            Event::CheckIn(check_out, connection) => {
+                let checked_in =
+                    self.topology.check_in(self.now, check_out, connection, (), Condition::Usable).unwrap();
                 if let Some(delivery) = checked_in.delivery() {
-                    self.deliver(CheckOut::Started(delivery.check_out), delivery.connection);
+                    self.deliver(delivery.check_out, delivery.connection);
                 }
             }
             Event::Established(connection, true) => {
@@ -152,10 +153,10 @@ impl Simulation<'_> {
         }
     }
 
-    fn deliver(&mut self, check_out: CheckOut, connection: Handle) {
-        let caller = self.waiting.remove(&check_out).unwrap();
+    fn deliver(&mut self, check_out: CheckOutId, connection: Handle) {
+        let caller = self.waiting.remove(&CheckOut::Started(check_out)).unwrap();
         if let Some(holds) = self.history.callers[caller].holds {
-            self.later(holds, Event::CheckIn(connection));
+            self.later(holds, Event::CheckIn(check_out, connection));
         }
     }
 
@@ -190,7 +191,7 @@ impl Simulation<'_> {
                 self.later(millis, Event::Established(connection, succeeds));
             }
             Action::Check { connection } => self.topology.handle_checked(self.now, connection, true).unwrap(),
-            Action::Deliver { check_out, connection, .. } => self.deliver(CheckOut::Started(check_out), connection),
+            Action::Deliver { check_out, connection, .. } => self.deliver(check_out, connection),
             Action::Fail { check_out, .. } => drop(self.waiting.remove(&CheckOut::Started(check_out))),
             Action::Interrupt { connection } => self.later(0, Event::Established(connection, false)),
             Action::Close { .. } | Action::Refresh { .. } | Action::WarmedUp { .. } => {}

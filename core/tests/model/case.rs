@@ -87,9 +87,11 @@ impl Case {
                 let under_way = waiting.chain(holders).map(|check_out| check_out as u64).collect();
                 name(pick, under_way, check_outs).map(Call::Cancel)
             }
-            Call::CheckIn(pick, condition) => {
-                name(pick, state(State::InUse), connections).map(|it| Call::CheckIn(it, condition))
-            }
+            Call::CheckIn(user, pick, condition) => name(pick, state(State::InUse), connections).map(|it| {
+                let holder = reference.holder(it).map(|check_out| check_out as u64);
+                let user = name(user, holder.into_iter().collect(), check_outs).unwrap_or(Named::NeverIssued);
+                Call::CheckIn(user, it, condition)
+            }),
             Call::Hello(pick, service) => {
                 name(pick, service_known(false), connections).map(|it| Call::Hello(it, service))
             }

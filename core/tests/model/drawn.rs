@@ -146,7 +146,7 @@ fn step(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Step> {
 fn affinity() -> impl Strategy<Value = Option<Affinity>> {
     let hold = (1_u64..=12, any::<bool>())
         .prop_map(|(time, lend)| Some(Affinity::Hold { time: Duration::from_nanos(time), lend }));
-    prop_oneof![3 => Just(None), 1 => Just(Some(Affinity::Prefer)), 3 => Just(Some(Affinity::Require)), 3 => hold]
+    prop_oneof![2 => Just(None), 1 => Just(Some(Affinity::Prefer)), 4 => Just(Some(Affinity::Require)), 3 => hold]
 }
 
 fn time() -> impl Strategy<Value = Time> {
@@ -178,7 +178,8 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
     prop_oneof![
         check_out => (deadline, prop::option::weighted(0.6, 0..KEYS))
             .prop_map(|(deadline, key)| Call::CheckOut(deadline, key)),
-        check_in => (pick(), condition).prop_map(|(pick, condition)| Call::CheckIn(pick, condition)),
+        check_in => (user(), pick(), condition)
+            .prop_map(|(user, pick, condition)| Call::CheckIn(user, pick, condition)),
         established => pick().prop_map(Call::Established),
         ready => Just(Call::Ready),
         8 => pick().prop_map(Call::Cancel),
@@ -212,6 +213,15 @@ fn resized() -> impl Strategy<Value = Resized> {
         let (max_pool_size, min_pool_size, max_connecting) = sizes;
         Resized { max_pool_size, min_pool_size, max_connecting, max_wait_queue_depth, creation_interval }
     })
+}
+
+/// The check-out that a connection is given back under: its user, with few exceptions.
+fn user() -> impl Strategy<Value = Pick> {
+    prop_oneof![
+        95 => Just(Pick::Fitting(0)),
+        4 => (0_usize..64).prop_map(Pick::Any),
+        1 => prop_oneof![Just(Pick::NeverIssued), Just(Pick::Foreign)],
+    ]
 }
 
 fn pick() -> impl Strategy<Value = Pick> {

@@ -285,7 +285,7 @@ impl Laws {
             Call::PeerClosed(Named::Own(id)) if self.place(id) != Place::Pending => {
                 self.connections[id as usize - 1].has_perished = true;
             }
-            Call::CheckIn(Named::Own(id), _) => {
+            Call::CheckIn(_, Named::Own(id), _) => {
                 if let Place::InUse { since } = self.place(id) {
                     self.seen.checked_in(since, now);
                 }

@@ -23,7 +23,7 @@ use crate::model::transition::{Call, Named};
 pub(crate) struct Reach(BTreeMap<String, usize>);
 
 /// Situations that two thousand cases must meet at least fifty times.
-const COMMON: [&str; 57] = [
+const COMMON: [&str; 58] = [
     "a cancellation met Cancelled",
     "a cancellation met Delivered",
     "a cancellation met Finished",
@@ -81,6 +81,7 @@ const COMMON: [&str; 57] = [
     "a stale connection was replaced for its waiter",
     "refused ForeignConnection",
     "refused NotInUse",
+    "refused OtherUse",
 ];
 
 /// Situations of which five are enough, because several rare things have to come together.

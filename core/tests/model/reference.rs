@@ -179,7 +179,7 @@ impl Reference {
         match call {
             Call::CheckOut(offset, key) => return Ok(Answer::CheckOut(self.check_out(offset, key))),
             Call::Cancel(check_out) => return Ok(Answer::Cancellation(self.cancel(check_out))),
-            Call::CheckIn(connection, condition) => self.check_in(connection, condition)?,
+            Call::CheckIn(user, connection, condition) => self.check_in(user, connection, condition)?,
             Call::Ready if self.state == PoolState::Paused => {
                 self.state = PoolState::Ready;
                 self.last_run = None;
@@ -266,6 +266,12 @@ impl Reference {
         self.connections.iter().find(|connection| connection.id == id)
     }
 
+    /// The check-out that has a connection in use.
+    pub(crate) fn holder(&self, connection: Named) -> Option<CheckOut> {
+        let Named::Own(id) = connection else { return None };
+        self.get(id).filter(|connection| connection.state == State::InUse)?.check_out
+    }
+
     // Calls.
 
     fn check_out(&mut self, offset: Option<i64>, key: Option<Key>) -> CheckOut {
@@ -311,10 +317,13 @@ impl Reference {
         if self.connections.iter().any(holds) { Cancellation::Delivered } else { Cancellation::Finished }
     }
 
-    fn check_in(&mut self, connection: Named, condition: Condition) -> Result<(), ApiMisuse> {
+    fn check_in(&mut self, user: Named, connection: Named, condition: Condition) -> Result<(), ApiMisuse> {
         // Here a connection that was closed is misuse, too: it cannot have been in use.
         let found = self.find(connection, &[State::InUse], ApiMisuse::NotInUse)?;
         let connection = found.and_then(|id| self.get(id)).ok_or(ApiMisuse::NotInUse)?.clone();
+        if connection.check_out.map(|holder| Named::Own(holder as u64)) != Some(user) {
+            return Err(ApiMisuse::OtherUse);
+        }
         let is_over = self.is_over_after_use(connection.id);
         self.outputs.push(Output::CheckedIn(connection.id));
         let reason = match self.state {

@@ -3,7 +3,9 @@
 //! Each call is made beside [`Pool::apply`], which puts a returned delivery at the end of the outputs: on a copy of the
 //! pool that is drained, on one that is not, and on one without listeners.
 
-use cmap_core::pool::{Action, ApiMisuse, CheckOutRequest, Condition, Delivery, Handle, Input, Output, Pool};
+use cmap_core::pool::{
+    Action, ApiMisuse, CheckOutId, CheckOutRequest, Condition, Delivery, Handle, Input, Output, Pool,
+};
 use cmap_core::time::Instant;
 
 use super::laws::{Broken, check};
@@ -35,12 +37,17 @@ pub(crate) fn of_check_out(pool: &Pool<()>, now: Instant, request: CheckOutReque
 
 /// [`Pool::check_in`] returns the delivery to the next waiter if, and only if, nothing was queued before and nothing follows it.
 /// Where other connections are available it may come through the queue.
-pub(crate) fn of_check_in(pool: &Pool<()>, now: Instant, connection: Handle, how: Condition) -> Result<(), Broken> {
+pub(crate) fn of_check_in(
+    pool: &Pool<()>,
+    now: Instant,
+    (user, connection): (CheckOutId, Handle),
+    how: Condition,
+) -> Result<(), Broken> {
     let drained = drained(pool);
-    let applied = Applied::to(&drained, now, Input::CheckIn(connection, how));
+    let applied = Applied::to(&drained, now, Input::CheckIn(user, connection, how));
     for events in [Events::Compared, Events::Off] {
         let mut copy = events.of_copy(&drained);
-        let checked_in = copy.check_in(now, connection, (), how);
+        let checked_in = copy.check_in(now, user, connection, (), how);
         let refused = checked_in.as_ref().err().map(|refused| refused.misuse);
         check("both refuse the same", refused == applied.refused, (refused, "expected", applied.refused))?;
         let delivery = checked_in.ok().and_then(|checked_in| checked_in.delivery());
@@ -54,7 +61,7 @@ pub(crate) fn of_check_in(pool: &Pool<()>, now: Instant, connection: Handle, how
     }
     if !pool.is_drained() {
         let mut copy = pool.clone();
-        let checked_in = copy.check_in(now, connection, (), how);
+        let checked_in = copy.check_in(now, user, connection, (), how);
         applied.comes_after(pool, copy, checked_in.ok().and_then(|checked_in| checked_in.delivery()))?;
     }
     Ok(())

@@ -35,25 +35,26 @@ pub(crate) struct Sut {
     log: Vec<(Made, bool)>,
 }
 
-/// Handles and an id that the pool under test never issued.
+/// Handles and ids that the pool under test never issued.
 struct Strangers {
     foreign: Handle,
     never_issued: Handle,
     never_started: CheckOutId,
+    foreign_check_out: CheckOutId,
     never_warmed: WarmUpId,
 }
 
 static ADDRESS: LazyLock<ServerAddress> = LazyLock::new(|| ServerAddress::tcp("one.example", 27017));
 
 static STRANGERS: LazyLock<Strangers> = LazyLock::new(|| {
-    let (foreign, _) = connection_of(&ServerAddress::tcp("two.example", 27017), 1);
+    let (foreign, foreign_check_out) = connection_of(&ServerAddress::tcp("two.example", 27017), 1);
     // A pool of the same address and moment is the same to the pool under test, which has no such id, but such a slot.
     let (never_issued, never_started) = connection_of(&ADDRESS, 10_000);
     let mut other: Pool<()> =
         Pool::new(ServerAddress::tcp("two.example", 27017), PoolOptions::default(), Instant::ORIGIN)
             .expect("defaults are valid");
     let never_warmed = other.warm_up(Instant::ORIGIN, None);
-    Strangers { foreign, never_issued, never_started, never_warmed }
+    Strangers { foreign, never_issued, never_started, foreign_check_out, never_warmed }
 });
 
 impl Sut {
@@ -109,7 +110,11 @@ impl Sut {
                 State::Checking => Call::Checked(name, is_odd),
                 State::Refreshing if is_odd => Call::RefreshFailed(name),
                 State::Refreshing => Call::Refreshed(name),
-                State::Available | State::InUse => Call::CheckIn(name, Condition::Usable),
+                State::Available | State::InUse => {
+                    let holder = case.reference.holder(name);
+                    let user = holder.map_or(Named::NeverIssued, |check_out| Named::Own(check_out as u64));
+                    Call::CheckIn(user, name, Condition::Usable)
+                }
             };
             make(&mut case, call);
         }
@@ -131,8 +136,8 @@ impl Sut {
         let (now, input) = (Instant::from_nanos(made.now), self.input(made.call, reference.now));
         match &input {
             Input::CheckOut(request) => returned_delivery::of_check_out(&self.pool, now, *request)?,
-            Input::CheckIn(connection, condition) => {
-                returned_delivery::of_check_in(&self.pool, now, *connection, *condition)?;
+            Input::CheckIn(check_out, connection, condition) => {
+                returned_delivery::of_check_in(&self.pool, now, (*check_out, *connection), *condition)?;
             }
             _ => {}
         }
@@ -242,9 +247,10 @@ impl Sut {
                 request.affinity = key.map(AffinityKey);
                 Input::CheckOut(request)
             }
-            Call::Cancel(Named::Own(number)) => Input::CancelCheckOut(self.check_outs[number as usize - 1]),
-            Call::Cancel(_) => Input::CancelCheckOut(STRANGERS.never_started),
-            Call::CheckIn(named, condition) => Input::CheckIn(self.handle(named), condition),
+            Call::Cancel(named) => Input::CancelCheckOut(self.check_out(named)),
+            Call::CheckIn(user, named, condition) => {
+                Input::CheckIn(self.check_out(user), self.handle(named), condition)
+            }
             Call::Ready => Input::Ready,
             Call::Clear { service, interrupts } => {
                 let cause = pool::Cause::new(&Cause::text(self.log.len() as u64));
@@ -283,6 +289,14 @@ impl Sut {
                 Input::CancelWarmUp(begun.copied().unwrap_or(STRANGERS.never_warmed))
             }
             Call::Timeout => Input::Timeout,
+        }
+    }
+
+    fn check_out(&self, named: Named) -> CheckOutId {
+        match named {
+            Named::Own(number) => self.check_outs[number as usize - 1],
+            Named::NeverIssued => STRANGERS.never_started,
+            Named::Foreign => STRANGERS.foreign_check_out,
         }
     }
 

@@ -76,7 +76,8 @@ pub(crate) enum Call<P> {
     /// With a deadline this many nanoseconds after now, or before, and for the connection of a key.
     CheckOut(Option<i64>, Option<Key>),
     Cancel(P),
-    CheckIn(P, Condition),
+    /// Under the check-out that comes first.
+    CheckIn(P, P, Condition),
     Ready,
     Clear {
         service: Option<Service>,

@@ -44,7 +44,7 @@ pub(super) struct Node {
     pending: Vec<Handle>,
     checking: Vec<Handle>,
     available: Vec<Handle>,
-    in_use: Vec<Handle>,
+    in_use: Vec<(CheckOutId, Handle)>,
     /// The law that the last call broke.
     pub(super) broken: Option<String>,
     key: String,
@@ -230,11 +230,11 @@ impl Node {
                 self.drain()
             }
             Action::CheckIn(place, condition) => {
-                let connection = self.in_use.remove(place);
+                let (check_out, connection) = self.in_use.remove(place);
                 self.available.push(connection);
-                self.call(Input::CheckIn(connection, condition))
+                self.call(Input::CheckIn(check_out, connection, condition))
             }
-            Action::HangUp(place) => self.call(Input::PeerClosed(self.in_use[place])),
+            Action::HangUp(place) => self.call(Input::PeerClosed(self.in_use[place].1)),
             Action::HangUpIdle(place) => self.call(Input::PeerClosed(self.available[place])),
             Action::Hello(place, service) => self.call(Input::Hello(self.pending[place], service_id(service))),
             Action::Establish(place) => {
@@ -331,11 +331,11 @@ impl Node {
                     law("a stale connection is never delivered", !self.pool.is_stale(connection))?;
                     // Of another user it would not be among the available ones.
                     law("a connection has one user", self.take(connection))?;
-                    self.in_use.push(connection);
+                    self.in_use.push((check_out, connection));
                 }
                 PoolAction::Fail { check_out, .. } => law("a check-out ends once", self.end(check_out))?,
                 PoolAction::Close { connection, .. } => {
-                    law("a connection in use is not closed", !self.in_use.contains(&connection))?;
+                    law("a connection in use is not closed", !self.in_use.iter().any(|&(_, held)| held == connection))?;
                     self.checking.retain(|checking| *checking != connection);
                     self.take(connection);
                 }

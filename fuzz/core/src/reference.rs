@@ -134,7 +134,10 @@ fn call(what: u8, pick: Pick, argument: u8, load_balanced: bool) -> Call<Pick> {
             let deadline = (argument >= 192).then(|| i64::from(argument % 14) - 1);
             Call::CheckOut(deadline, (argument % 8 < 5).then_some(u64::from(argument % 8)))
         }
-        52..=91 => Call::CheckIn(pick, if argument >= 224 { Condition::Errored } else { Condition::Usable }),
+        52..=91 => {
+            let user = if argument % 16 == 15 { Pick::Any(usize::from(argument / 16)) } else { Pick::Fitting(0) };
+            Call::CheckIn(user, pick, if argument >= 224 { Condition::Errored } else { Condition::Usable })
+        }
         92..=127 => Call::Established(pick),
         128..=137 => Call::Ready,
         138..=149 => Call::Cancel(pick),

@@ -22,7 +22,8 @@ use cmap_core::connection::{
 };
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::{
-    Action, Cause, CheckOutRequest, Clear, Condition, Delivery, Handle, Output, Pool, PoolState, Reaction, Stats,
+    Action, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Delivery, Handle, Output, Pool, PoolState, Reaction,
+    Stats,
 };
 use cmap_core::time::Instant;
 use cmap_core::wire::CommandReply;
@@ -61,7 +62,7 @@ enum News {
 /// What a socket of the pool does; idle ones are in the pool.
 enum Work {
     Establishing { connection: Handle, wire: Wire, until: Instant },
-    Pinging { connection: Handle, wire: Wire },
+    Pinging { check_out: CheckOutId, connection: Handle, wire: Wire },
     Idle { connection: Handle },
 }
 
@@ -219,10 +220,10 @@ impl Driver {
 
     /// A connection is there for the next ping.
     fn deliver(&mut self, delivery: Option<Delivery<Wire>>) -> Result<()> {
-        let Some(Delivery { connection, mut socket, .. }) = delivery else { return Ok(()) };
+        let Some(Delivery { check_out, connection, mut socket }) = delivery else { return Ok(()) };
         match socket.send(&rawdoc! { "ping": 1 }) {
-            Ok(()) => _ = self.work.insert(socket.token, Work::Pinging { connection, wire: socket }),
-            Err(error) => self.broke(connection, socket, &*error)?,
+            Ok(()) => _ = self.work.insert(socket.token, Work::Pinging { check_out, connection, wire: socket }),
+            Err(error) => self.broke(check_out, connection, socket, &*error)?,
         }
         Ok(())
     }
@@ -242,16 +243,16 @@ impl Driver {
                 Ok(_) => _ = self.work.insert(token, Work::Establishing { connection, wire, until }),
                 Err(error) => self.refused(connection, &*error)?,
             },
-            Some(Work::Pinging { connection, mut wire }) => match wire.go_on() {
+            Some(Work::Pinging { check_out, connection, mut wire }) => match wire.go_on() {
                 Ok(News::Replied { ok }) => {
                     (self.wanted, self.begun) = (self.wanted.saturating_sub(1), self.begun.saturating_sub(1));
                     self.failed += usize::from(!ok);
                     self.work.insert(token, Work::Idle { connection });
-                    let checked_in = self.pool.check_in(self.now(), connection, wire, Condition::Usable);
+                    let checked_in = self.pool.check_in(self.now(), check_out, connection, wire, Condition::Usable);
                     self.deliver(checked_in?.delivery())?;
                 }
-                Ok(_) => _ = self.work.insert(token, Work::Pinging { connection, wire }),
-                Err(error) => self.broke(connection, wire, &*error)?,
+                Ok(_) => _ = self.work.insert(token, Work::Pinging { check_out, connection, wire }),
+                Err(error) => self.broke(check_out, connection, wire, &*error)?,
             },
             Some(Work::Idle { connection }) => {
                 self.work.insert(token, Work::Idle { connection });
@@ -266,10 +267,10 @@ impl Driver {
     }
 
     /// A connection broke in use: it does not come back, and the server is unknown until the next check (SDAM-10).
-    fn broke(&mut self, connection: Handle, wire: Wire, error: &dyn Error) -> Result<()> {
+    fn broke(&mut self, check_out: CheckOutId, connection: Handle, wire: Wire, error: &dyn Error) -> Result<()> {
         self.fail();
         let is_current = !self.pool.is_stale(connection);
-        let checked_in = self.pool.check_in(self.now(), connection, wire, Condition::Errored)?;
+        let checked_in = self.pool.check_in(self.now(), check_out, connection, wire, Condition::Errored)?;
         self.deliver(checked_in.delivery())?;
         if is_current {
             self.clear(error)?;
@@ -295,8 +296,8 @@ impl Driver {
     fn interrupt(&mut self, connection: Handle) -> Result<()> {
         let is_meant = |work: &Work| matches!(work, Work::Establishing { connection: it, .. } | Work::Pinging { connection: it, .. } if *it == connection);
         let token = self.work.iter().find(|(_, work)| is_meant(work)).map(|(token, _)| *token);
-        if let Some(Work::Pinging { wire, .. }) = token.and_then(|token| self.work.remove(&token)) {
-            self.broke(connection, wire, &io::Error::from(ErrorKind::TimedOut))?;
+        if let Some(Work::Pinging { check_out, wire, .. }) = token.and_then(|token| self.work.remove(&token)) {
+            self.broke(check_out, connection, wire, &io::Error::from(ErrorKind::TimedOut))?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 use alloc::string::ToString;
 
 use super::Recorded;
-use crate::pool::{CheckOutRequest, CheckedIn, Condition, Delivery, Handle, Refused};
+use crate::pool::{CheckOutId, CheckOutRequest, CheckedIn, Condition, Delivery, Handle, Refused};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Output};
 
@@ -38,20 +38,21 @@ impl<C> Recorded<C> {
     pub fn check_in(
         &mut self,
         now: Instant,
+        check_out: CheckOutId,
         connection: Handle,
         socket: C,
         condition: Condition,
     ) -> Result<CheckedIn<C>, Refused<C>> {
         self.prepare(now);
-        let checked_in = self.machine.check_in(now, connection, socket, condition);
+        let checked_in = self.machine.check_in(now, check_out, connection, socket, condition);
         if let Some(tape) = &mut self.tape {
             match (&checked_in, condition) {
                 (Ok(CheckedIn::Done), Condition::Usable) if self.machine.is_drained() => {
-                    tape.record_returned(&self.machine, now, connection, condition);
+                    tape.record_returned(&self.machine, now, check_out, connection);
                 }
                 _ => {
                     let answer = Answer::of_check_in(&checked_in);
-                    tape.record_check_in(&self.machine, now, connection, condition, &answer);
+                    tape.record_check_in(&self.machine, now, (check_out, connection, condition), &answer);
                 }
             }
         }

@@ -9,7 +9,7 @@ use super::script::{Course, Event, Kind, Script, about};
 use super::{Changes, Fate, Outcome};
 use crate::connection::{EstablishError, Fault, Phase};
 use crate::options::{PoolLimits, PoolOptionsError};
-use crate::pool::{self, Action, Cancellation, Condition, Handle};
+use crate::pool::{self, Action, Cancellation, CheckOutId, Condition, Handle};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Input, Output, Topology};
 
@@ -114,7 +114,9 @@ impl<'a> Player<'a> {
                 let input = self.changes.applied_to(input, self.now);
                 if let Answer::CheckOut(name, delivered) = self.machine.apply(self.now, input) {
                     self.names.insert(name, at);
-                    delivered.into_iter().for_each(|connection| self.deliver(name, connection));
+                    if let (CheckOut::Started(check_out), Some(connection)) = (name, delivered) {
+                        self.deliver(check_out, connection);
+                    }
                 }
             }
             Event::Change(at, criteria) => {
@@ -134,7 +136,7 @@ impl<'a> Player<'a> {
 
     fn call(&mut self, input: Input) {
         if let Answer::CheckedIn(Some((check_out, connection))) = self.machine.apply(self.now, input) {
-            self.deliver(CheckOut::Started(check_out), connection);
+            self.deliver(check_out, connection);
         }
     }
 
@@ -169,7 +171,7 @@ impl<'a> Player<'a> {
             Action::Connect { connection } => self.work(Kind::Establish, connection),
             Action::Check { connection } => self.work(Kind::Check, connection),
             Action::Refresh { connection, .. } => self.work(Kind::Refresh, connection),
-            Action::Deliver { check_out, connection, .. } => self.deliver(CheckOut::Started(check_out), connection),
+            Action::Deliver { check_out, connection, .. } => self.deliver(check_out, connection),
             Action::Fail { check_out, .. } => self.end(CheckOut::Started(check_out), Fate::Failed),
             Action::Interrupt { connection } => self.interrupt(connection),
             Action::Close { .. } | Action::WarmedUp { .. } => {}
@@ -189,7 +191,7 @@ impl<'a> Player<'a> {
         // Where none has ever succeeded, none will.
         let repeated = courses.last().filter(|_| !courses.iter().any(|course| success(course).is_some()));
         match courses.get(at).or(repeated) {
-            Some(course) => self.follow(course, connection),
+            Some(course) => self.follow(course, None, connection),
             None => {
                 let after = self.usual(kind, connection.slot());
                 let done = match kind {
@@ -212,9 +214,9 @@ impl<'a> Player<'a> {
             .unwrap_or_default()
     }
 
-    fn follow(&mut self, course: &Course, connection: Handle) {
+    fn follow(&mut self, course: &Course, check_out: Option<CheckOutId>, connection: Handle) {
         for (after, number, input) in &course.0 {
-            self.later(*after, *number, about(input, connection));
+            self.later(*after, *number, about(input, check_out, connection));
         }
     }
 
@@ -233,16 +235,17 @@ impl<'a> Player<'a> {
         }
     }
 
-    fn deliver(&mut self, name: CheckOut, connection: Handle) {
+    fn deliver(&mut self, check_out: CheckOutId, connection: Handle) {
+        let name = CheckOut::Started(check_out);
         let Some(at) = self.names.get(&name).copied() else { return };
         self.end(name, Fate::Delivered);
         let script = self.script;
         let Some(request) = script.requests.get(at) else { return };
         if request.outcome.fate == Fate::Delivered {
-            self.follow(&request.hold, connection);
+            self.follow(&request.hold, Some(check_out), connection);
         } else {
             let usual = median(script.requests.iter().filter_map(|request| success(&request.hold)));
-            let back = Input::CheckIn(connection, Condition::Usable);
+            let back = Input::CheckIn(check_out, connection, Condition::Usable);
             self.later(usual.unwrap_or_default(), UNKNOWN, back);
         }
     }
@@ -266,7 +269,7 @@ fn success(course: &Course) -> Option<Duration> {
     let (after, _, input) = course.0.last()?;
     let is_success = matches!(
         input,
-        Input::Established(_) | Input::Checked(_, true) | Input::Refreshed(_) | Input::CheckIn(_, Condition::Usable)
+        Input::Established(_) | Input::Checked(_, true) | Input::Refreshed(_) | Input::CheckIn(_, _, Condition::Usable)
     );
     is_success.then_some(*after)
 }

@@ -9,7 +9,7 @@ use core::time::Duration;
 use super::super::item::Trace;
 use super::super::replay::{Divergence, Replay, Step};
 use super::{Fate, Outcome};
-use crate::pool::{self, Action, Cancellation, Handle};
+use crate::pool::{self, Action, Cancellation, CheckOutId, Handle};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Criteria, Input, Output, TimeoutReason, Topology};
 
@@ -250,7 +250,7 @@ impl Reader {
 
 /// The connection that a call is about, and what is done with it.
 fn subject(input: &mut Input) -> Option<(Kind, &mut Handle)> {
-    if let Input::CheckIn(it, _) | Input::OperationFailed(it, _) | Input::SetPurpose(it, _) = input {
+    if let Input::CheckIn(_, it, _) | Input::OperationFailed(it, _) | Input::SetPurpose(_, it, _) = input {
         Some((Kind::Hold, it))
     } else if let Input::Established(it) | Input::EstablishFailed(it, _) | Input::Hello(it, ..) = input {
         Some((Kind::Establish, it))
@@ -263,9 +263,12 @@ fn subject(input: &mut Input) -> Option<(Kind, &mut Handle)> {
     }
 }
 
-/// The same call about another connection.
-pub(super) fn about(input: &Input, connection: Handle) -> Input {
+/// A call about another connection, and about another check-out's use of it.
+pub(super) fn about(input: &Input, check_out: Option<CheckOutId>, connection: Handle) -> Input {
     let mut input = input.clone();
+    if let Input::CheckIn(user, ..) | Input::SetPurpose(user, ..) = &mut input {
+        *user = check_out.unwrap_or(*user);
+    }
     if let Some((_, subject)) = subject(&mut input) {
         *subject = connection;
     }

@@ -9,7 +9,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
 use cmap_core::options::{Maintenance, PoolOptions, PoolSizes};
-use cmap_core::pool::{Action, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput};
+use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Condition, Delivery, Handle, Output as PoolOutput};
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria, Output, ServerSelector, Topology, TopologyOptions};
@@ -22,7 +22,7 @@ pub(crate) struct Driver {
     /// The least time between two steps.
     pub(crate) pace: Duration,
     pub(crate) pending: Vec<Handle>,
-    pub(crate) in_use: Vec<Handle>,
+    pub(crate) in_use: Vec<(CheckOutId, Handle)>,
     pub(crate) waiting: Vec<CheckOut>,
     /// Most that wait at a time.
     pub(crate) most_waiting: usize,
@@ -100,15 +100,15 @@ impl Driver {
         };
         self.topology.note_holder(check_out, u32::from(which % 4));
         match delivery {
-            Some(delivery) => self.in_use.push(delivery.connection),
+            Some(delivery) => self.in_use.push(held(&delivery)),
             None => self.waiting.push(check_out),
         }
     }
 
     fn check_in(&mut self, nth: usize, condition: Condition) {
-        if let Some(connection) = take(&mut self.in_use, nth) {
-            let checked_in = self.topology.check_in(self.now, connection, (), condition).unwrap();
-            self.in_use.extend(checked_in.delivery().map(|delivery| delivery.connection));
+        if let Some((check_out, connection)) = take(&mut self.in_use, nth) {
+            let checked_in = self.topology.check_in(self.now, check_out, connection, (), condition).unwrap();
+            self.in_use.extend(checked_in.delivery().as_ref().map(held));
         }
     }
 
@@ -171,7 +171,7 @@ impl Driver {
     }
 
     fn fail_operation(&mut self, nth: usize) {
-        if let Some(&connection) = self.in_use.get(nth % self.in_use.len().max(1)) {
+        if let Some(&(_, connection)) = self.in_use.get(nth % self.in_use.len().max(1)) {
             let error = OperationError::new(Fault::Network, Cause::new("connection reset"));
             self.topology.handle_operation_failed(self.now, connection, error).unwrap();
         }
@@ -203,7 +203,7 @@ impl Driver {
             }
             Action::Deliver { check_out, connection, .. } => {
                 self.waiting.retain(|waiter| *waiter != CheckOut::Started(check_out));
-                self.in_use.push(connection);
+                self.in_use.push((check_out, connection));
             }
             Action::Fail { check_out, .. } => self.waiting.retain(|waiter| *waiter != CheckOut::Started(check_out)),
             Action::Close { connection, .. } => self.pending.retain(|pending| *pending != connection),
@@ -224,6 +224,11 @@ impl Driver {
 
 pub(crate) fn address(server: usize) -> ServerAddress {
     ServerAddress::tcp(["a", "b", "c"][server], 27017)
+}
+
+/// What its holder needs to give it back.
+pub(crate) fn held(delivery: &Delivery<()>) -> (CheckOutId, Handle) {
+    (delivery.check_out, delivery.connection)
 }
 
 fn take<T>(from: &mut Vec<T>, nth: usize) -> Option<T> {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, CommandError as NotSent, Description, Outline, Peer};
-use cmap_core::pool::{Cause, Condition, ConnectionId, Handle, Purpose};
+use cmap_core::pool::{Cause, CheckOutId, Condition, ConnectionId, Handle, Purpose};
 use cmap_core::server::{OperationError, SentCommand};
 use cmap_core::session::{Along, PLACES, ReadsBy, compose};
 use cmap_core::topology::ServerSelector;
@@ -45,6 +45,8 @@ use crate::watch::Tag;
 /// what nobody asked for could be taken for their replies. The reply itself is good.
 pub struct Connection<R: Runtime> {
     driver: Arc<Driver<R>>,
+    /// The check-out that it was delivered to.
+    check_out: CheckOutId,
     handle: Handle,
     /// There until the connection is dropped.
     socket: Option<Box<Socket<R::Stream>>>,
@@ -72,6 +74,7 @@ impl<R: Runtime> Connection<R> {
     pub(crate) fn new(driver: Arc<Driver<R>>, delivery: Delivery<R::Stream>) -> Self {
         Self {
             driver,
+            check_out: delivery.check_out,
             handle: delivery.connection,
             socket: Some(delivery.socket),
             stage: Stage::BetweenCommands,
@@ -291,7 +294,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     pub(crate) fn set_purpose(&self, purpose: Purpose) {
-        self.driver.set_purpose(self.handle, purpose);
+        self.driver.set_purpose(self.check_out, self.handle, purpose);
     }
 
     /// Runs a command that has all its fields, but for the time that the server is told. It belongs to `operation`, by number.
@@ -478,8 +481,9 @@ impl<R: Runtime> Connection<R> {
             && self.stage == Stage::UnderWay
             && socket.is_sent()
         {
-            let (driver, handle) = (Arc::clone(&self.driver), self.handle);
-            let given_up = Self { driver, handle, socket: Some(socket), stage: Stage::UnderWay, selector: None };
+            let Self { check_out, handle, .. } = *self;
+            let (driver, socket) = (Arc::clone(&self.driver), Some(socket));
+            let given_up = Self { driver, check_out, handle, socket, stage: Stage::UnderWay, selector: None };
             return unread_cursor::end(*duty, given_up, self.driver.clock().runtime());
         }
         let condition = match self.stage {
@@ -487,7 +491,7 @@ impl<R: Runtime> Connection<R> {
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
         };
         socket.give_back(self.driver.spares());
-        self.driver.check_in(self.handle, socket, condition);
+        self.driver.check_in(self.check_out, self.handle, socket, condition);
     }
 
     /// Says where a command failed, and tells the server's side of it.
@@ -532,7 +536,7 @@ impl<R: Runtime> Drop for Connection<R> {
     fn drop(&mut self) {
         if let Some(socket) = self.socket.take() {
             if self.stage == Stage::BetweenCommands {
-                self.driver.check_in(self.handle, socket, Condition::Usable);
+                self.driver.check_in(self.check_out, self.handle, socket, Condition::Usable);
             } else {
                 self.check_in_the_long_way(socket);
             }

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use cmap_core::pool::{CheckOutRequest, CheckedIn, Condition, Handle};
+use cmap_core::pool::{CheckOutId, CheckOutRequest, CheckedIn, Condition, Handle};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria};
 
@@ -148,20 +148,26 @@ impl<R: Runtime> Driver<R> {
                 Some(waker)
             }
             Left::Answered(Ok(delivery)) => {
-                state.check_in(now, delivery.connection, delivery.socket, Condition::Usable, work);
+                state.take_back(now, delivery, work);
                 None
             }
             Left::Answered(Err(_)) => None,
         });
     }
 
-    /// Gives a connection back.
+    /// Gives a connection back, under the check-out that it was delivered to.
     #[inline]
-    pub(crate) fn check_in(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>, condition: Condition) {
+    pub(crate) fn check_in(
+        self: &Arc<Self>,
+        check_out: CheckOutId,
+        connection: Handle,
+        socket: Box<Socket<R::Stream>>,
+        condition: Condition,
+    ) {
         let now = self.clock.now();
         let mut state = self.lock();
         state.note_end_of_use(now, connection, socket.tag);
-        let checked_in = state.machine.check_in(now, connection, socket, condition);
+        let checked_in = state.machine.check_in(now, check_out, connection, socket, condition);
         let is_done = matches!(checked_in, Ok(CheckedIn::Done)) && state.machine.is_drained();
         if !is_done || !state.timer_comes_before(state.machine.idle_until(connection, now)) {
             self.follow_check_in(state, now, checked_in);
@@ -213,8 +219,8 @@ impl<R: Runtime> Driver<R> {
     #[inline(never)]
     fn take_back(self: &Arc<Self>, mut state: MutexGuard<'_, State<R>>, now: Instant, answer: Answer<R::Stream>) {
         let mut work = Work::none();
-        if let Ok(Delivery { connection, socket, .. }) = answer {
-            state.check_in(now, connection, socket, Condition::Usable, &mut work);
+        if let Ok(delivery) = answer {
+            state.take_back(now, delivery, &mut work);
         }
         state.drain(now, None, &mut work);
         drop(state);

@@ -60,7 +60,9 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, MetadataError, Phase};
 use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::options::{PoolLimits, PoolOptionsError};
-use cmap_core::pool::{AffinityKey, ApiMisuse, Clear, Handle, PhaseTimes, PoolState, Purpose, ServiceId, Stats};
+use cmap_core::pool::{
+    AffinityKey, ApiMisuse, CheckOutId, Clear, Handle, PhaseTimes, PoolState, Purpose, ServiceId, Stats,
+};
 use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId};
 use cmap_core::time::Instant;
 use cmap_core::topology::{SelectionDetail, TopologyDescription};
@@ -156,9 +158,9 @@ impl<R: Runtime> Driver<R> {
         let _ = self.drive(|machine, now| machine.handle_operation_failed(now, connection, error));
     }
 
-    pub(crate) fn set_purpose(self: &Arc<Self>, connection: Handle, purpose: Purpose) {
+    pub(crate) fn set_purpose(self: &Arc<Self>, check_out: CheckOutId, connection: Handle, purpose: Purpose) {
         // The connection is in use.
-        let _ = self.drive(|machine, _| machine.set_purpose(connection, purpose));
+        let _ = self.drive(|machine, _| machine.set_purpose(check_out, connection, purpose));
     }
 
     // The timer.

@@ -227,9 +227,7 @@ impl<R: Runtime> State<R> {
             Ok(waker) => work.wake(waker),
             // A waiter that leaves cancels its check-out under the same lock, so none is missing here. If one were, the
             // connection would not be lost.
-            Err(Ok(Delivery { connection, socket, .. })) => {
-                self.check_in(now, connection, socket, Condition::Usable, work);
-            }
+            Err(Ok(delivery)) => self.take_back(now, delivery, work),
             Err(Err(_)) => {}
         }
     }
@@ -355,20 +353,14 @@ impl<R: Runtime> State<R> {
         Some(member)
     }
 
-    /// Gives a connection back. One that the pool refuses is another's or was given back before, and is closed.
-    pub(crate) fn check_in(
-        &mut self,
-        now: Instant,
-        connection: Handle,
-        socket: Box<Socket<R::Stream>>,
-        condition: Condition,
-        work: &mut Work<R>,
-    ) {
-        let checked_in = self.machine.check_in(now, connection, socket, condition);
+    /// Gives back a connection that was delivered to nobody.
+    pub(crate) fn take_back(&mut self, now: Instant, delivery: Delivery<R::Stream>, work: &mut Work<R>) {
+        let Delivery { check_out, connection, socket } = delivery;
+        let checked_in = self.machine.check_in(now, check_out, connection, socket, Condition::Usable);
         self.follow_check_in(now, checked_in, work);
     }
 
-    /// Hands over what a check-in delivered.
+    /// Hands over what a check-in delivered. A connection whose check-in was refused is closed.
     pub(crate) fn follow_check_in(&mut self, now: Instant, checked_in: CheckInResult<R::Stream>, work: &mut Work<R>) {
         match checked_in {
             Ok(CheckedIn::Done) => {}

@@ -41,7 +41,7 @@ const DIRECTORY: &str = "CMAP_TRACE_DIR";
 const LONG_WAIT: Duration = Duration::from_secs(2);
 
 impl Recorder {
-    /// A recorder that keeps some 40,000 calls in a mebibyte, and writes no files.
+    /// A recorder that keeps some 35,000 calls in a mebibyte, and writes no files.
     pub fn new() -> Self {
         Self { options: RecorderOptions::default(), directory: None, when: Vec::new(), linger: Duration::from_secs(1) }
     }

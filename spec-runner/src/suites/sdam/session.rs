@@ -231,11 +231,12 @@ impl Session {
                     ErrorType::Timeout => Some(OperationError::new(Fault::Timeout, cause())),
                     ErrorType::Command => reply.as_ref().and_then(OperationError::of_reply),
                 };
+                let user = self.pool(server)?.use_of(connection).ok_or("the connection is not in use")?.check_out;
                 let topology = &mut self.monitored.topology;
                 let reported =
                     failed.map_or(Ok(()), |failed| topology.handle_operation_failed(self.now, connection, failed));
                 // One that can be used again would serve the next check-out, for which none would then be created.
-                let checked_in = topology.check_in(self.now, connection, (), Condition::Errored);
+                let checked_in = topology.check_in(self.now, user, connection, (), Condition::Errored);
                 reported.and(checked_in.map(|_| ()).map_err(|refused| refused.misuse))
             }
         };

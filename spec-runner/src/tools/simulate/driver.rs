@@ -15,7 +15,8 @@ use cmap_core::connection::Fault;
 use cmap_core::monitor::{Call, Finding};
 use cmap_core::options::{PoolLimits, PoolOptionsError, PoolSizes, QueueDepth, ReadMode, ReadPreference};
 use cmap_core::pool::{
-    Action, AffinityKey, Cancellation, Cause, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput,
+    Action, AffinityKey, Cancellation, Cause, CheckOutId, CheckOutRequest, Condition, Handle, IdentityId,
+    Output as PoolOutput,
 };
 use cmap_core::server::{ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
@@ -98,7 +99,8 @@ pub(super) struct Driver<M> {
     pending: Vec<Handle>,
     checking: Vec<Handle>,
     refreshing: Vec<Handle>,
-    in_use: Vec<Handle>,
+    /// With their check-outs.
+    in_use: Vec<(Handle, CheckOutId)>,
     warm_ups: Vec<WarmUpId>,
     /// Those included that were removed.
     identities: Vec<IdentityId>,
@@ -182,7 +184,7 @@ impl<M: Machine> Driver<M> {
 
     /// Where a connection stands among those in use, that are being established, looked at, or pinged.
     pub(super) fn place_in_use(&self, connection: Handle) -> Option<usize> {
-        place(&self.in_use, connection)
+        self.in_use.iter().position(|(known, _)| *known == connection)
     }
 
     pub(super) fn place_pending(&self, connection: Handle) -> Option<usize> {
@@ -243,10 +245,10 @@ impl<M: Machine> Driver<M> {
             }
             Step::Cancel(nth) => self.cancel(nth),
             Step::CheckIn { nth, is_usable } => {
-                let Some(connection) = take(&mut self.in_use, nth) else { return Ok(()) };
+                let Some((connection, check_out)) = take(&mut self.in_use, nth) else { return Ok(()) };
                 self.oracle.checked_in(connection, is_usable);
                 let condition = if is_usable { Condition::Usable } else { Condition::Errored };
-                self.call(Input::CheckIn(connection, condition))
+                self.call(Input::CheckIn(check_out, connection, condition))
             }
             Step::Establish { nth, end } => self.end_establishment(nth, end),
             Step::Check { nth, is_alive } => {
@@ -256,14 +258,14 @@ impl<M: Machine> Driver<M> {
             }
             Step::Refresh { nth, is_alive } => self.end_refresh(nth, is_alive),
             Step::HangUp(nth) => match nth_of(&self.in_use, nth) {
-                Some(connection) => {
+                Some((connection, _)) => {
                     self.oracle.hung_up(connection);
                     self.call(Input::PeerClosed(connection))
                 }
                 None => Ok(()),
             },
             Step::OperationFailed { nth, trouble } => match nth_of(&self.in_use, nth) {
-                Some(connection) => {
+                Some((connection, _)) => {
                     self.oracle.operation_failed(connection, trouble);
                     self.call(Input::OperationFailed(connection, operation_error(trouble)))
                 }
@@ -390,11 +392,11 @@ impl<M: Machine> Driver<M> {
         match answer {
             Answer::CheckOut(CheckOut::Started(check_out), Some(connection)) => {
                 self.oracle.delivered(check_out, connection, true)?;
-                self.deliver(CheckOut::Started(check_out), connection);
+                self.deliver(check_out, connection);
             }
             Answer::CheckedIn(Some((check_out, connection))) => {
                 self.oracle.delivered(check_out, connection, false)?;
-                self.deliver(CheckOut::Started(check_out), connection);
+                self.deliver(check_out, connection);
             }
             Answer::Misuse(misuse) => law("a lawful call is accepted", false, || misuse.to_string())?,
             Answer::Done
@@ -509,7 +511,7 @@ impl<M: Machine> Driver<M> {
                 self.refreshing.push(connection);
                 self.reports.push(Report::Refresh { member, connection });
             }
-            Action::Deliver { check_out, connection, .. } => self.deliver(CheckOut::Started(check_out), connection),
+            Action::Deliver { check_out, connection, .. } => self.deliver(check_out, connection),
             Action::Fail { check_out, .. } => self.end(CheckOut::Started(check_out)),
             Action::Interrupt { connection } => self.reports.push(Report::Interrupted(connection)),
             // One that is being looked at may be closed meanwhile: then nobody asks for the result.
@@ -518,9 +520,10 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    fn deliver(&mut self, check_out: CheckOut, connection: Handle) {
+    fn deliver(&mut self, id: CheckOutId, connection: Handle) {
+        let check_out = CheckOut::Started(id);
         self.waiting.retain(|known| *known != check_out);
-        self.in_use.push(connection);
+        self.in_use.push((connection, id));
         self.reports.push(Report::Delivered { check_out, connection });
     }
 
@@ -543,7 +546,7 @@ fn nth_of<T: Copy>(all: &[T], nth: usize) -> Option<T> {
     all.get(nth.checked_rem(all.len())?).copied()
 }
 
-fn take(all: &mut Vec<Handle>, nth: usize) -> Option<Handle> {
+fn take<T>(all: &mut Vec<T>, nth: usize) -> Option<T> {
     let nth = nth.checked_rem(all.len())?;
     Some(all.remove(nth))
 }

@@ -88,12 +88,12 @@ impl Machine for Wrong {
             }
             (Bug::HurriesOn, Input::Timeout) => self.machine.apply(now + Duration::from_secs(1), Input::Timeout),
             (Bug::SleepsOn, Input::Resume) => Answer::Done,
-            (Bug::TrustsErroredConnections, Input::CheckIn(connection, _)) => {
-                self.machine.apply(now, Input::CheckIn(connection, Condition::Usable))
+            (Bug::TrustsErroredConnections, Input::CheckIn(check_out, connection, _)) => {
+                self.machine.apply(now, Input::CheckIn(check_out, connection, Condition::Usable))
             }
             (Bug::LetsTimePass, Input::Timeout) | (Bug::IgnoresDns, Input::Srv(Ok(_))) => Answer::Done,
             (Bug::KeepsOutdatedConnections, Input::RenewCredential(_)) => Answer::Done,
-            (Bug::Panics, Input::CheckIn(connection, Condition::Errored)) => panic!("{connection:?} came back"),
+            (Bug::Panics, Input::CheckIn(_, connection, Condition::Errored)) => panic!("{connection:?} came back"),
             (Bug::NeverRests, Input::Checked(connection, true)) => {
                 let output = PoolOutput::Action(Action::Check { connection });
                 self.again = self.machine.pool_of(connection).map(|server| Output::Pool { server, output });

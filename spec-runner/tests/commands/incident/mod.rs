@@ -39,7 +39,7 @@ enum Due {
     /// The servers, by a bit each; the number of the label; how long the connection is used.
     CheckOut(usize, u32, u64),
     Establish(Handle),
-    CheckIn(Handle),
+    CheckIn(CheckOutId, Handle),
     Check(usize),
     Break,
     Mend,
@@ -126,7 +126,7 @@ impl Incident {
             }
             // One that was given up is refused.
             Due::Establish(connection) => drop(self.topology.handle_established(self.now, connection, ())),
-            Due::CheckIn(connection) => self.check_in(connection),
+            Due::CheckIn(check_out, connection) => self.check_in(check_out, connection),
             Due::Check(0) if self.is_broken => {
                 self.find(0, Finding::Failure { fault: Fault::Network, cause: refused() });
             }
@@ -160,15 +160,15 @@ impl Incident {
         self.in_use.push(connection);
         match self.uses.remove(&CheckOut::Started(check_out)).unwrap() {
             u64::MAX => {}
-            micros => self.after(micros, Due::CheckIn(connection)),
+            micros => self.after(micros, Due::CheckIn(check_out, connection)),
         }
     }
 
-    fn check_in(&mut self, connection: Handle) {
+    fn check_in(&mut self, check_out: CheckOutId, connection: Handle) {
         self.in_use.retain(|it| *it != connection);
         let condition =
             if self.is_broken && self.is_of(connection, 0) { Condition::Errored } else { Condition::Usable };
-        let checked_in = self.topology.check_in(self.now, connection, (), condition).unwrap();
+        let checked_in = self.topology.check_in(self.now, check_out, connection, (), condition).unwrap();
         if let Some(delivery) = checked_in.delivery() {
             self.deliver(delivery.check_out, delivery.connection);
             // Now and then the executor comes late.

@@ -16,7 +16,7 @@ mod simulation;
 mod tests;
 mod thread;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cmap_core::pool::{CheckOutError, CheckOutId, Handle, IdentityId, Pool};
@@ -74,9 +74,9 @@ struct Session<'a> {
     random: Random,
     threads: BTreeMap<&'a str, Thread<'a>>,
     /// The connections that operations can name.
-    labels: BTreeMap<&'a str, Handle>,
-    /// The connections that are checked out.
-    held: BTreeSet<Handle>,
+    labels: BTreeMap<&'a str, (CheckOutId, Handle)>,
+    /// The connections that are checked out, and their check-outs.
+    held: BTreeMap<Handle, CheckOutId>,
     /// The users of the pool beside that of its options.
     users: BTreeMap<&'a str, IdentityId>,
     /// How check-outs ended whose thread has not gone on yet.
@@ -98,7 +98,7 @@ impl<'a> Session<'a> {
             random: Random::new(!seed),
             threads: BTreeMap::from([(MAIN, Thread::new(case.operations.iter()))]),
             labels: BTreeMap::new(),
-            held: BTreeSet::new(),
+            held: BTreeMap::new(),
             users,
             ended: BTreeMap::new(),
             warmed: BTreeMap::new(),
@@ -216,7 +216,7 @@ impl<'a> Session<'a> {
                     self.run.events.push(event::to_json(&event, &address, self.case, name_of));
                 }
                 News::CheckedOut(check_out, result) => {
-                    self.held.extend(result.as_ref().ok());
+                    self.held.extend(result.as_ref().ok().map(|&connection| (connection, check_out)));
                     self.ended.insert(check_out, result);
                 }
                 News::WarmedUp(warm_up, result) => {

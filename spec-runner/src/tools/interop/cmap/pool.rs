@@ -67,7 +67,7 @@ impl SharedPool {
         let result = work(&mut client);
         let condition = if result.is_ok() { Condition::Usable } else { Condition::Errored };
         let check_in = |pool: &mut Pool<Client>| {
-            let checked_in = pool.check_in(Instant::ORIGIN, handle, client, condition);
+            let checked_in = pool.check_in(Instant::ORIGIN, check_out, handle, client, condition);
             checked_in.map_err(|refused| refused.misuse)
         };
         let checked_in = self.0.call(check_in).map_err(|misuse| Mismatch::Other(misuse.to_string()))?;

@@ -20,8 +20,8 @@ impl Session<'_> {
     /// Closes the pool, returns everything, waits for the rest, and notes what is left.
     pub(super) fn settle(&mut self) {
         self.simulation.call(Topology::close);
-        for connection in std::mem::take(&mut self.held) {
-            if let Err(refused) = self.simulation.check_in(connection, Condition::Usable) {
+        for (connection, check_out) in std::mem::take(&mut self.held) {
+            if let Err(refused) = self.simulation.check_in(check_out, connection, Condition::Usable) {
                 self.violation(format!("the last check-in of connection {}: {refused}", connection.id()));
             }
         }

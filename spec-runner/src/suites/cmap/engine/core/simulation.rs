@@ -123,8 +123,13 @@ impl Simulation {
     }
 
     /// [`Topology::check_in`].
-    pub(super) fn check_in(&mut self, connection: Handle, condition: Condition) -> Result<(), Refused<()>> {
-        let checked_in = self.call(|topology, now| topology.check_in(now, connection, (), condition))?;
+    pub(super) fn check_in(
+        &mut self,
+        check_out: CheckOutId,
+        connection: Handle,
+        condition: Condition,
+    ) -> Result<(), Refused<()>> {
+        let checked_in = self.call(|topology, now| topology.check_in(now, check_out, connection, (), condition))?;
         self.deliver(checked_in.delivery());
         Ok(())
     }

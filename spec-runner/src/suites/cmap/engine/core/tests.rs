@@ -106,11 +106,11 @@ fn a_peer_that_hung_up_unnoticed_is_found_before_the_next_delivery() {
     let mut simulation = simulation(network(NetworkMode::Up), VirtualServer::default(), 1);
     simulation.check_out(CheckOutRequest::default());
     let delivered = run(&mut simulation).into_iter().find_map(|news| match news {
-        News::CheckedOut(_, result) => result.ok(),
+        News::CheckedOut(check_out, result) => result.ok().map(|connection| (check_out, connection)),
         News::Event(_) | News::WarmedUp(..) => None,
     });
-    let connection = delivered.unwrap();
-    simulation.check_in(connection, Condition::Usable).unwrap();
+    let (check_out, connection) = delivered.unwrap();
+    simulation.check_in(check_out, connection, Condition::Usable).unwrap();
     simulation.hang_up(connection, false).unwrap();
     simulation.wait_until(simulation.now() + Duration::from_secs(2));
 

@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
                 }
             }
             Wait::CheckOut { id, label, expected } => match self.ended.remove(&id) {
-                Some(Ok(connection)) => self.end_check_out(label, expected, connection),
+                Some(Ok(connection)) => self.end_check_out(label, expected, (id, connection)),
                 Some(Err(error)) => self.fail_check_out(thread, expected, (&*error).into()),
                 None => {}
             },
@@ -205,7 +205,7 @@ impl<'a> Session<'a> {
     }
 
     fn check_in(&mut self, label: &str, failed: Option<format::OperationError>) {
-        let Some(&connection) = self.labels.get(label) else {
+        let Some(&(check_out, connection)) = self.labels.get(label) else {
             return self.violation(format!("no connection is labelled {label} yet"));
         };
         let condition = match failed {
@@ -225,7 +225,7 @@ impl<'a> Session<'a> {
                 self.violation(format!("a failed operation on {label}: {misuse}"));
             }
         }
-        match self.simulation.check_in(connection, condition) {
+        match self.simulation.check_in(check_out, connection, condition) {
             Ok(()) => {
                 self.held.remove(&connection);
             }
@@ -270,7 +270,7 @@ impl<'a> Session<'a> {
 
     fn hang_up(&mut self, name: &ConnectionName, noticed: bool) {
         let found = match name {
-            ConnectionName::Label(label) => self.labels.get(label.as_str()).copied(),
+            ConnectionName::Label(label) => self.labels.get(label.as_str()).map(|&(_, connection)| connection),
             ConnectionName::Id(id) => self.simulation.pool().find(u64::from(*id)),
         };
         match found {
@@ -297,9 +297,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn end_check_out(&mut self, label: Option<&'a str>, expected: Option<&ExpectedError>, connection: Handle) {
+    fn end_check_out(
+        &mut self,
+        label: Option<&'a str>,
+        expected: Option<&ExpectedError>,
+        delivered: (CheckOutId, Handle),
+    ) {
         if let Some(label) = label {
-            self.labels.insert(label, connection);
+            self.labels.insert(label, delivered);
         }
         if let Some(expected) = expected {
             self.violation(format!("a check-out should have failed with {}", expected.name()));
