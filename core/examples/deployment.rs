@@ -32,7 +32,7 @@ use self::sockets::{Wire, tell};
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 /// What a thread has the loop do.
 type Call = Box<dyn FnOnce(&mut Driver) -> Result<()> + Send>;
-type Answer = Result<(Handle, Wire), Arc<dyn Error + Send + Sync>>;
+type Answer = Result<Delivery<Wire>, Arc<dyn Error + Send + Sync>>;
 
 struct Driver {
     topology: Topology<Wire>,
@@ -84,7 +84,7 @@ fn ping(calls: &Sender<Call>) -> Result<bool> {
         driver.waiting.insert(check_out, caller);
         delivery.map_or(Ok(()), |delivery| driver.deliver(delivery))
     })?;
-    let (connection, mut wire) = answer.recv()??;
+    let Delivery { check_out, connection, socket: mut wire } = answer.recv()??;
     let pinged = wire.ping();
     let succeeded = matches!(pinged, Ok(None));
     tell(calls, move |driver| {
@@ -95,7 +95,7 @@ fn ping(calls: &Sender<Call>) -> Result<bool> {
             driver.topology.handle_operation_failed(driver.now(), connection, error)?;
         }
         driver.in_use.remove(&connection);
-        let next = driver.topology.check_in(driver.now(), connection, wire, condition)?.delivery();
+        let next = driver.topology.check_in(driver.now(), check_out, connection, wire, condition)?.delivery();
         next.map_or(Ok(()), |delivery| driver.deliver(delivery))
     })?;
     Ok(succeeded)
@@ -186,9 +186,9 @@ impl Driver {
         }
     }
 
-    fn deliver(&mut self, Delivery { check_out, connection, socket }: Delivery<Wire>) -> Result<()> {
-        self.in_use.insert(connection, socket.socket.try_clone()?);
-        self.answer(CheckOut::Started(check_out), Ok((connection, socket)));
+    fn deliver(&mut self, delivery: Delivery<Wire>) -> Result<()> {
+        self.in_use.insert(delivery.connection, delivery.socket.socket.try_clone()?);
+        self.answer(CheckOut::Started(delivery.check_out), Ok(delivery));
         Ok(())
     }
 

@@ -6,7 +6,6 @@
 //! [`check_in`](Pool::check_in) do otherwise, without their branches; the property test compares both with one reference.
 
 use super::connections::Stage;
-use super::list::Key;
 use super::{CheckOutId, CheckOutRequest, Condition, Delivery, Handle, Pool, Purpose};
 use crate::time::Instant;
 
