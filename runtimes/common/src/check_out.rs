@@ -155,7 +155,7 @@ impl<R: Runtime> CheckOut<'_, R> {
             Limit::Until(deadline) => topology.clock().instant_of(deadline),
         };
         let begun = match &mut self.wanted {
-            None => topology.check_out(now, None, request, self.tag, cx),
+            None => topology.check_out(now, Criteria::WRITABLE, request, self.tag, cx),
             Some(_) if request.affinity.is_some() && !topology.has_affinity() => {
                 Begun::Answered(Err(CheckOutError::NoAffinity))
             }
@@ -165,7 +165,7 @@ impl<R: Runtime> CheckOut<'_, R> {
                 wanted.narrowed =
                     (topology.has_server_filter() && !is_pinned).then(|| topology.narrow(&wanted.criteria));
                 let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
-                topology.check_out(now, Some(criteria), request, self.tag, cx)
+                topology.check_out(now, criteria, request, self.tag, cx)
             }
         };
         match begun {
