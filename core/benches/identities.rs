@@ -14,7 +14,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Action, CheckOutRequest, Condition, Delivery};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{Output, Topology, TopologyOptions};
+use cmap_core::topology::{Criteria, Output, Topology, TopologyOptions};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
 
@@ -55,7 +55,7 @@ struct Warm {
 }
 
 fn pair_at(Warm { topology, request }: &mut Warm, now: Instant) {
-    let (_, delivery) = black_box(topology.check_out(now, *request));
+    let (_, delivery) = black_box(topology.check_out(now, Criteria::WRITABLE, *request));
     let queued = drain(topology, now);
     let Delivery { check_out, connection, socket } = delivery.or(queued).unwrap();
     let _ = black_box(topology.check_in(now, check_out, connection, socket, Condition::Usable)).unwrap();

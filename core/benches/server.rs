@@ -13,7 +13,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Action, CheckOutRequest, Condition, Delivery};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{Output, Topology, TopologyOptions};
+use cmap_core::topology::{Criteria, Output, Topology, TopologyOptions};
 use gungraun::prelude::*;
 
 /// How often the benchmark repeats its operation.
@@ -44,7 +44,7 @@ fn drain(topology: &mut Topology<u64>, now: Instant) -> Option<Delivery<u64>> {
 }
 
 fn pair_at(topology: &mut Topology<u64>, now: Instant) {
-    let (_, delivery) = black_box(topology.check_out(now, CheckOutRequest::default()));
+    let (_, delivery) = black_box(topology.check_out(now, Criteria::WRITABLE, CheckOutRequest::default()));
     let queued = drain(topology, now);
     let Delivery { check_out, connection, socket } = delivery.or(queued).unwrap();
     let _ = black_box(topology.check_in(now, check_out, connection, socket, Condition::Usable)).unwrap();

@@ -17,7 +17,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Action, CheckOutRequest, Condition, Delivery};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{Output, Topology, TopologyOptions};
+use cmap_core::topology::{Criteria, Output, Topology, TopologyOptions};
 use cmap_core::trace::{Detail, Recorded, RecorderOptions};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};
@@ -47,7 +47,7 @@ fn warm() -> Topology<u64> {
     let (id, server) = topology.servers().next().unwrap();
     let found = ServerDescription::new(server.description().address.clone(), ServerType::Standalone);
     topology.handle_check(Instant::ORIGIN, id, Finding::Description(Box::new(found))).unwrap();
-    let _ = topology.check_out(Instant::ORIGIN, CheckOutRequest::default());
+    let _ = topology.check_out(Instant::ORIGIN, Criteria::WRITABLE, CheckOutRequest::default());
     while let Some(output) = topology.poll_output() {
         let Output::Pool { output: pool::Output::Action(action), .. } = output else { continue };
         if let Action::Connect { connection } = action {
@@ -83,7 +83,7 @@ macro_rules! pairs {
         let mut now = Instant::ORIGIN;
         for _ in 0..OPERATIONS {
             now = now + Duration::from_nanos(1000);
-            let (_, delivery) = black_box(topology.check_out(now, CheckOutRequest::default()));
+            let (_, delivery) = black_box(topology.check_out(now, Criteria::WRITABLE, CheckOutRequest::default()));
             assert!(topology.poll_output().is_none());
             let Delivery { check_out, connection, socket } = delivery.unwrap();
             let checked_in = topology.check_in(now, check_out, connection, socket, Condition::Usable);
@@ -124,7 +124,7 @@ const WAITERS: usize = 10_000;
 fn crowded() -> Recorded<u64> {
     let mut topology = recorded();
     for _ in 0..WAITERS {
-        let _ = topology.check_out(Instant::ORIGIN, CheckOutRequest::default());
+        let _ = topology.check_out(Instant::ORIGIN, Criteria::WRITABLE, CheckOutRequest::default());
     }
     topology
 }

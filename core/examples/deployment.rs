@@ -25,7 +25,7 @@ use cmap_core::options::ClientOptions;
 use cmap_core::pool::{self, Action, CheckOutRequest, Condition, Delivery, Handle, Stats};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, MonitorCall, Output, Topology, TopologyOptions};
+use cmap_core::topology::{CheckOut, Criteria, MonitorCall, Output, Topology, TopologyOptions};
 
 use self::sockets::{Wire, tell};
 
@@ -80,7 +80,8 @@ pub(crate) fn run(uri: &str, pings: usize) -> Result<Stats> {
 fn ping(calls: &Sender<Call>) -> Result<bool> {
     let (caller, answer) = channel();
     tell(calls, |driver| {
-        let (check_out, delivery) = driver.topology.check_out(driver.now(), CheckOutRequest::default());
+        let (check_out, delivery) =
+            driver.topology.check_out(driver.now(), Criteria::WRITABLE, CheckOutRequest::default());
         driver.waiting.insert(check_out, caller);
         delivery.map_or(Ok(()), |delivery| driver.deliver(delivery))
     })?;

@@ -42,22 +42,28 @@ impl<C> Topology<C> {
         }
     }
 
-    /// Asks for a connection to a server that takes writes: from its pool, if it is known; otherwise as soon as it is, for
+    /// Asks for a connection to a server that meets `criteria`: from its pool, if one is known; otherwise as soon as one is, for
     /// at most serverSelectionTimeoutMS. That limit bounds the whole of a request with a deadline (CSOT-4).
     ///
     /// Returns the check-out and, if it was served at once, the delivery. Otherwise the answer comes through the queue;
     /// so does the delivery if outputs were queued before the call.
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
-    pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
+    pub fn check_out(
+        &mut self,
+        now: Instant,
+        criteria: &Criteria,
+        request: CheckOutRequest,
+    ) -> (CheckOut, Option<Delivery<C>>) {
         let limit = self.check_out_limit;
-        if self.outputs.is_empty()
+        if criteria.is_default()
+            && self.outputs.is_empty()
             && let Some(pool) = self.writers_pool(request.identity)
             && let Some(delivery) = pool.check_out_fast(now, bounded(now, request, limit))
         {
             return (CheckOut::Started(delivery.check_out), Some(delivery));
         }
-        self.check_out_for(now, &Criteria::default(), request)
+        self.begin_check_out(now, criteria, request)
     }
 
     /// The pool that requests of this identity go to, if a server takes writes.
@@ -70,9 +76,9 @@ impl<C> Topology<C> {
         }
     }
 
-    /// The same for a server that meets `criteria`.
-    #[must_use = "a delivered connection has to be checked in"]
-    pub fn check_out_for(
+    /// Out of line, so that the code inlined into a caller stays small.
+    #[inline(never)]
+    fn begin_check_out(
         &mut self,
         now: Instant,
         criteria: &Criteria,

@@ -28,17 +28,23 @@ pub struct Criteria {
 }
 
 impl Criteria {
+    /// Any server that takes writes.
+    pub const WRITABLE: &'static Self =
+        &Self { selector: ServerSelector::Writable, deprioritized: Vec::new(), operation: None };
+
     /// Whether both want the same of their servers.
     pub(super) fn wants_same(&self, other: &Self) -> bool {
         self.selector == other.selector && self.deprioritized == other.deprioritized
     }
 
+    #[inline]
     fn wants_any_writable(&self) -> bool {
         matches!(self.selector, ServerSelector::Writable) && self.deprioritized.is_empty()
     }
 
     /// Whether it wants any server that takes writes, for an operation that nobody named.
-    pub(super) fn is_default(&self) -> bool {
+    #[inline]
+    pub(crate) fn is_default(&self) -> bool {
         self.wants_any_writable() && self.operation.is_none()
     }
 }

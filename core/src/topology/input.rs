@@ -25,15 +25,13 @@ use crate::time::Instant;
 #[non_exhaustive]
 pub enum Input {
     /// [`Topology::check_out`].
-    CheckOut(CheckOutRequest),
+    CheckOut(Box<Criteria>, CheckOutRequest),
     /// [`Topology::check_in`].
     CheckIn(CheckOutId, Handle, Condition),
     /// [`Topology::handle_timeout`].
     Timeout,
     /// [`Topology::open`].
     Open,
-    /// [`Topology::check_out_for`].
-    CheckOutFor(Box<Criteria>, CheckOutRequest),
     /// [`Topology::change_criteria`].
     ChangeCriteria(SelectionId, Box<Criteria>),
     /// [`Topology::cancel_check_out`].
@@ -128,12 +126,11 @@ impl Topology<()> {
     pub fn apply(&mut self, now: Instant, input: Input) -> Answer {
         match input {
             Input::Open => self.open(now),
-            Input::CheckOut(request) => return Answer::of_check_out(&self.check_out(now, request)),
             Input::CheckIn(check_out, connection, condition) => {
                 return Answer::of_check_in(&self.check_in(now, check_out, connection, (), condition));
             }
-            Input::CheckOutFor(criteria, request) => {
-                return Answer::of_check_out(&self.check_out_for(now, &criteria, request));
+            Input::CheckOut(criteria, request) => {
+                return Answer::of_check_out(&self.check_out(now, &criteria, request));
             }
             Input::ChangeCriteria(selection, criteria) => self.change_criteria(now, selection, &criteria),
             Input::CancelCheckOut(check_out) => return Answer::Cancellation(self.cancel_check_out(now, check_out)),

@@ -183,9 +183,8 @@ pub(super) fn around(found: &[Occurrence], from: Instant, to: Instant) -> Vec<Oc
 fn is_frequent(input: &Input) -> bool {
     matches!(
         input,
-        Input::CheckOut(_)
+        Input::CheckOut(..)
             | Input::CheckIn(..)
-            | Input::CheckOutFor(..)
             | Input::CancelCheckOut(_)
             | Input::SetPurpose(..)
             | Input::Established(_)

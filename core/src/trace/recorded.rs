@@ -140,16 +140,16 @@ impl<C> Recorded<C> {
         self.call(now, || Input::Open, |machine| machine.open(now));
     }
 
-    /// [`Topology::check_out_for`].
-    #[must_use = "a delivered connection has to be checked in"]
-    pub fn check_out_for(
+    /// Criteria can be long: room is made for them before the call.
+    #[inline(never)]
+    fn check_out_for(
         &mut self,
         now: Instant,
         criteria: &Criteria,
         request: CheckOutRequest,
     ) -> (CheckOut, Option<Delivery<C>>) {
-        let input = || Input::CheckOutFor(Box::new(criteria.clone()), request);
-        self.make(now, input, |machine| machine.check_out_for(now, criteria, request), Answer::of_check_out)
+        let input = || Input::CheckOut(Box::new(criteria.clone()), request);
+        self.make(now, input, |machine| machine.check_out(now, criteria, request), Answer::of_check_out)
     }
 
     /// [`Topology::change_criteria`].

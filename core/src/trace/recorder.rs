@@ -1,5 +1,6 @@
 //! Segments in bounded memory: each begins with a copy of the state, and whole ones are dropped.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -123,7 +124,7 @@ impl Recorder {
         is_frequent
     }
 
-    /// Records any check-out that was made, and [prepared](Self::prepare) for, after so many frequent calls. Returns what that does.
+    /// Records any check-out for a server that takes writes that was made, and [prepared](Self::prepare) for, after so many frequent calls. Returns what that does.
     #[cold]
     #[inline(never)]
     pub(super) fn record_check_out<C>(
@@ -140,7 +141,7 @@ impl Recorder {
             && request.identity.is_none()
             && self.staged.push_check_out(margin, request.deadline);
         if !is_frequent {
-            self.record_rare(machine, margin, Input::CheckOut(request));
+            self.record_rare(machine, margin, Input::CheckOut(Box::default(), request));
         }
         self.last = now;
         self.polled = 0;

@@ -159,7 +159,7 @@ impl Tape {
         }
     }
 
-    /// Records any check-out that was made.
+    /// Records any check-out for a server that takes writes that was made.
     pub(super) fn record_check_out<C>(
         &mut self,
         machine: &Topology<C>,

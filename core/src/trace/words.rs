@@ -4,6 +4,7 @@
 //! the call before it in 16 bits, and the nanoseconds since then in 32. A call whose numbers do not fit there is kept as a rare
 //! one.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::digest::Digest;
@@ -68,7 +69,7 @@ impl Staged {
         self.len = 0;
     }
 
-    /// Adds a check-out without key and identity, if its numbers fit and there is room.
+    /// Adds a check-out of any server that takes writes, without key and identity, if its numbers fit and there is room.
     #[inline]
     pub(super) fn push_check_out(&mut self, margin: Margin, deadline: Option<Instant>) -> bool {
         match deadline {
@@ -134,10 +135,10 @@ fn next(words: &mut &[u64]) -> Option<Item> {
     let head = take(words)?;
     let call = |input| Item::Call(Call { polled: polled(head), digest: part(head), after: after(head), input });
     Some(match head & 0xff {
-        CHECK_OUT => call(Input::CheckOut(CheckOutRequest::default())),
+        CHECK_OUT => call(Input::CheckOut(Box::default(), CheckOutRequest::default())),
         CHECK_OUT_UNTIL => {
             let deadline = Some(Instant::from_nanos(take(words)?));
-            call(Input::CheckOut(CheckOutRequest { deadline, ..CheckOutRequest::default() }))
+            call(Input::CheckOut(Box::default(), CheckOutRequest { deadline, ..CheckOutRequest::default() }))
         }
         CHECK_IN => {
             let (id, place) = (ConnectionId(take(words)?), take(words)?);

@@ -50,7 +50,7 @@ fn id(set: &Topology<()>, name: &str) -> ServerId {
 /// Begins a check-out at a server; returns the connection that is to be established for it.
 fn connect(set: &mut Topology<()>, name: &str) -> Handle {
     let criteria = Criteria { selector: ServerSelector::AnyOf([address(name)].into()), ..Criteria::default() };
-    let _ = set.check_out_for(NOW, &criteria, CheckOutRequest::default());
+    let _ = set.check_out(NOW, &criteria, CheckOutRequest::default());
     let outputs = std::iter::from_fn(|| set.poll_output());
     let connect = |output: Output<()>| match output {
         Output::Pool { output: PoolOutput::Action(Action::Connect { connection }), .. } => Some(connection),
@@ -65,7 +65,7 @@ fn reads_at_c(set: &mut Topology<()>) -> usize {
     let criteria = Criteria { selector: ServerSelector::ReadPreference(nearest.into()), ..Criteria::default() };
     let c = id(set, "c");
     let read = |_: &i32| {
-        let (check_out, _) = set.check_out_for(NOW, &criteria, CheckOutRequest::default());
+        let (check_out, _) = set.check_out(NOW, &criteria, CheckOutRequest::default());
         let CheckOut::Started(check_out) = check_out else { panic!("no server suits") };
         while set.poll_output().is_some() {}
         set.server_of_check_out(check_out) == Some(c)

@@ -74,7 +74,7 @@ impl Driver {
 
     fn check_out(&mut self, server: usize) -> CheckOut {
         let criteria = Criteria { selector: ServerSelector::AnyOf([address(server)].into()), ..Criteria::default() };
-        let (check_out, delivery) = self.topology.check_out_for(self.now, &criteria, CheckOutRequest::default());
+        let (check_out, delivery) = self.topology.check_out(self.now, &criteria, CheckOutRequest::default());
         if let Some(delivery) = delivery {
             self.in_use.push((server, delivery.check_out, delivery.connection));
         } else if let CheckOut::Started(_) = check_out {

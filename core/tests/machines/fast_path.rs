@@ -9,7 +9,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Action, ApiMisuse, CheckOutId, CheckOutRequest, CheckedIn, Condition, Handle, Purpose};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{Output, Topology, TopologyOptions};
+use cmap_core::topology::{Criteria, Output, Topology, TopologyOptions};
 use cmap_core::trace::{Header, Recorded, RecorderOptions, Replay, Trace};
 
 const NOW: Instant = Instant::from_millis(1);
@@ -27,7 +27,7 @@ fn in_use() -> (Topology<u64>, CheckOutId, Handle) {
     let (id, server) = topology.servers().next().unwrap();
     let found = ServerDescription::new(server.description().address.clone(), ServerType::Standalone);
     topology.handle_check(NOW, id, Finding::Description(Box::new(found))).unwrap();
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let mut delivered = None;
     while let Some(output) = topology.poll_output() {
         let Output::Pool { output: pool::Output::Action(action), .. } = output else { continue };
@@ -47,7 +47,7 @@ fn a_connection_goes_back_and_is_delivered_again_without_outputs() {
 
     let checked_in = topology.check_in(NOW, user, connection, SOCKET, Condition::Usable);
     let until = topology.idle_until(connection, NOW);
-    let delivery = topology.check_out(NOW, CheckOutRequest::default()).1;
+    let delivery = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()).1;
 
     assert!(matches!(checked_in, Ok(CheckedIn::Done)));
     assert_eq!(until, Some(NOW + Duration::from_millis(500)));
@@ -62,7 +62,7 @@ fn durations_are_recorded_at_once() {
     let (returned, taken) = (NOW + Duration::from_millis(2), NOW + Duration::from_millis(5));
 
     assert!(matches!(topology.check_in(returned, user, connection, SOCKET, Condition::Usable), Ok(CheckedIn::Done)));
-    assert!(topology.check_out(taken, CheckOutRequest::default()).1.is_some());
+    assert!(topology.check_out(taken, Criteria::WRITABLE, CheckOutRequest::default()).1.is_some());
 
     let durations = topology.statistics(taken).durations.unwrap();
     assert_eq!((durations.in_use.count(), durations.in_use.longest()), (1, Duration::from_millis(2)));
@@ -74,7 +74,7 @@ fn durations_are_recorded_at_once() {
 #[test]
 fn a_delivery_comes_behind_outputs_that_are_queued() {
     let (mut topology, user, connection) = in_use();
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     assert!(!topology.is_drained(), "another connection is to be established");
 
     let checked_in = topology.check_in(NOW, user, connection, SOCKET, Condition::Usable);
@@ -97,7 +97,7 @@ fn a_check_out_whose_time_is_up_fails_beside_an_available_connection() {
     let mut request = CheckOutRequest::default();
     request.deadline = Some(NOW);
 
-    assert!(topology.check_out(NOW, request).1.is_none());
+    assert!(topology.check_out(NOW, Criteria::WRITABLE, request).1.is_none());
     assert_eq!(topology.stats().check_outs_failed.timeout, 1);
 }
 
@@ -107,8 +107,8 @@ fn a_connection_that_was_idle_for_too_long_is_not_delivered() {
     assert!(topology.check_in(NOW, user, connection, SOCKET, Condition::Usable).is_ok());
     let (in_time, too_late) = (NOW + Duration::from_millis(500), NOW + Duration::from_millis(501));
 
-    assert!(topology.clone().check_out(in_time, CheckOutRequest::default()).1.is_some());
-    assert!(topology.check_out(too_late, CheckOutRequest::default()).1.is_none());
+    assert!(topology.clone().check_out(in_time, Criteria::WRITABLE, CheckOutRequest::default()).1.is_some());
+    assert!(topology.check_out(too_late, Criteria::WRITABLE, CheckOutRequest::default()).1.is_none());
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_connection_of_an_earlier_generation_is_closed() {
     assert!(topology.check_in(NOW, user, connection, SOCKET, Condition::Usable).is_ok());
 
     assert_eq!(topology.stats().closed.stale, 1);
-    assert!(topology.check_out(NOW, CheckOutRequest::default()).1.is_none());
+    assert!(topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()).1.is_none());
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_connection_that_comes_back_twice_is_refused() {
 fn a_former_user_gives_nothing_back_that_another_one_uses() {
     let (mut topology, former, connection) = in_use();
     assert!(topology.check_in(NOW, former, connection, SOCKET, Condition::Usable).is_ok());
-    let present = topology.check_out(NOW, CheckOutRequest::default()).1.unwrap();
+    let present = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()).1.unwrap();
     assert_eq!(present.connection, connection);
 
     for condition in [Condition::Usable, Condition::Errored] {
@@ -170,7 +170,7 @@ fn what_is_done_at_once_is_in_the_record() {
     topology.start_recording(RecorderOptions::default());
 
     assert!(topology.check_in(NOW, user, connection, SOCKET, Condition::Usable).is_ok());
-    assert!(topology.check_out(NOW, CheckOutRequest::default()).1.is_some());
+    assert!(topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()).1.is_some());
 
     let trace = Trace::read(&topology.stop_recording().unwrap().encode(&Header::default())).unwrap();
     let mut replay = Replay::new(&trace).unwrap();

@@ -86,7 +86,7 @@ impl Client {
     fn use_at(&mut self, name: &str, number: usize) {
         let criteria = Criteria { selector: ServerSelector::AnyOf([address(name)].into()), ..Criteria::default() };
         for _ in 0..number {
-            let (_, delivery) = self.topology.check_out_for(self.now, &criteria, CheckOutRequest::default());
+            let (_, delivery) = self.topology.check_out(self.now, &criteria, CheckOutRequest::default());
             self.in_use.extend(delivery.map(|delivery| (delivery.check_out, delivery.connection)));
             self.carry_out();
         }

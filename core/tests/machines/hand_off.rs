@@ -8,7 +8,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Action, CheckOutId, CheckOutRequest, CheckedIn, Condition, Handle};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Output, Topology, TopologyOptions};
+use cmap_core::topology::{CheckOut, Criteria, Output, Topology, TopologyOptions};
 
 const NOW: Instant = Instant::from_millis(1);
 
@@ -26,7 +26,7 @@ fn in_use(max_pool_size: u32) -> (Topology<u64>, CheckOutId, Handle) {
     let (id, server) = topology.servers().next().unwrap();
     let found = ServerDescription::new(server.description().address.clone(), ServerType::Standalone);
     topology.handle_check(NOW, id, Finding::Description(Box::new(found))).unwrap();
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let mut delivered = None;
     while let Some(output) = topology.poll_output() {
         let Output::Pool { output: pool::Output::Action(action), .. } = output else { continue };
@@ -44,7 +44,7 @@ fn in_use(max_pool_size: u32) -> (Topology<u64>, CheckOutId, Handle) {
 fn a_check_out_waits_and_is_served_without_outputs() {
     let (mut topology, user, connection) = in_use(1);
 
-    let (waiting, none) = topology.check_out(NOW, CheckOutRequest::default());
+    let (waiting, none) = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let timeout = topology.next_check_out_timeout(waiting);
     let checked_in = topology.check_in(NOW, user, connection, SOCKET, Condition::Usable);
 
@@ -59,7 +59,7 @@ fn a_check_out_waits_and_is_served_without_outputs() {
 #[test]
 fn a_connection_that_failed_does_not_go_to_a_waiter() {
     let (mut topology, user, connection) = in_use(1);
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
 
     assert!(matches!(topology.check_in(NOW, user, connection, SOCKET, Condition::Errored), Ok(CheckedIn::Done)));
 
@@ -70,7 +70,7 @@ fn a_connection_that_failed_does_not_go_to_a_waiter() {
 #[test]
 fn a_waiter_whose_time_is_up_fails_before_the_next_is_served_cmap_15() {
     let (mut topology, user, connection) = in_use(1);
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let too_late = NOW + Duration::from_millis(100);
 
     assert!(matches!(topology.check_in(too_late, user, connection, SOCKET, Condition::Usable), Ok(CheckedIn::Done)));

@@ -82,7 +82,7 @@ impl Driver {
         let identity = self.users[user % self.users.len()];
         let mut request = CheckOutRequest::default();
         request.identity = identity;
-        let (check_out, delivery) = self.topology.check_out_for(self.now, &Criteria::default(), request);
+        let (check_out, delivery) = self.topology.check_out(self.now, &Criteria::default(), request);
         self.waiting.insert(check_out, identity);
         if let Some(delivery) = delivery {
             self.deliver(delivery.check_out, delivery.connection);
@@ -559,7 +559,8 @@ fn a_user_whom_nobody_has_added_gets_no_connection_and_no_pool() {
 
     let mut request = CheckOutRequest::default();
     request.identity = stranger;
-    let (CheckOut::Selecting(selection), None) = driver.topology.check_out(driver.now, request) else {
+    let (CheckOut::Selecting(selection), None) = driver.topology.check_out(driver.now, Criteria::WRITABLE, request)
+    else {
         panic!("no pool is there for it")
     };
 

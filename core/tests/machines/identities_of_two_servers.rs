@@ -37,7 +37,7 @@ fn check_out(topology: &mut Topology<()>, millis: u64, name: &str, user: Option<
     let criteria = Criteria { selector: ServerSelector::AnyOf([address(name)].into()), ..Criteria::default() };
     let mut request = CheckOutRequest::default();
     request.identity = user;
-    topology.check_out_for(at(millis), &criteria, request).0
+    topology.check_out(at(millis), &criteria, request).0
 }
 
 /// Establishes what is to be established; the connections that were delivered, and to whom.

@@ -43,7 +43,7 @@ impl Client {
 
     fn check_out(&mut self, user: usize) {
         let request = CheckOutRequest::default().identity(self.users[user]);
-        let (_, delivery) = self.topology.check_out_for(self.now, &Criteria::default(), request);
+        let (_, delivery) = self.topology.check_out(self.now, Criteria::WRITABLE, request);
         assert!(delivery.is_none(), "every connection stays in use");
         self.drain();
     }

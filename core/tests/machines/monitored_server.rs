@@ -10,7 +10,7 @@ use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Delivery, Handle, PoolState};
 use cmap_core::server::{OperationError, ServerType, StateChange};
-use cmap_core::topology::{CheckOut, Output, SelectionErrorKind, Topology};
+use cmap_core::topology::{CheckOut, Criteria, Output, SelectionErrorKind, Topology};
 
 fn bench(pool: PoolOptions) -> Bench {
     Bench::new(pool)
@@ -349,7 +349,7 @@ fn closing_ends_the_check_first_and_the_topology_last_mon_14() {
 #[test]
 fn a_closed_client_says_so_to_who_waited() {
     let mut bench = bench(PoolOptions::default());
-    let (waits, _) = bench.server.check_out(bench.now, CheckOutRequest::default());
+    let (waits, _) = bench.server.check_out(bench.now, Criteria::WRITABLE, CheckOutRequest::default());
     assert!(matches!(waits, CheckOut::Selecting(_)));
     bench.server.close(bench.now);
 
@@ -371,7 +371,10 @@ fn a_server_copied_as_data_goes_on_as_the_original() {
 
     assert_eq!(copy.description(), bench.server.topology().description());
     assert_eq!(copy.poll_timeout(), bench.server.poll_timeout());
-    assert!(matches!(copy.check_out(bench.now, CheckOutRequest::default()), (CheckOut::Started(_), None)));
+    assert!(matches!(
+        copy.check_out(bench.now, Criteria::WRITABLE, CheckOutRequest::default()),
+        (CheckOut::Started(_), None)
+    ));
 }
 
 #[test]
@@ -394,7 +397,7 @@ fn a_warm_pair_allocates_nothing_through_a_server_that_is_monitored() {
         let checked_in = server.check_in(now, user, connection, (), pool::Condition::Usable);
         assert_eq!(checked_in, Ok(CheckedIn::Done));
         while server.poll_output().is_some() {}
-        let (_, delivery) = server.check_out(now, CheckOutRequest::default());
+        let (_, delivery) = server.check_out(now, Criteria::WRITABLE, CheckOutRequest::default());
         while server.poll_output().is_some() {}
         let Delivery { check_out, connection, .. } = delivery.unwrap();
         (check_out, connection)

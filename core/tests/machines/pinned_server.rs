@@ -65,7 +65,7 @@ fn failures(outputs: &[Output<()>]) -> Vec<SelectionErrorKind> {
 fn a_server_that_has_left_fails_the_check_out_at_once_x_58() {
     let mut topology = set(&[1]);
 
-    let _ = topology.check_out_for(NOW, &pinned_to(2), CheckOutRequest::default());
+    let _ = topology.check_out(NOW, &pinned_to(2), CheckOutRequest::default());
 
     assert_eq!(failures(&drain(&mut topology)), [SelectionErrorKind::ServerLeft]);
 }
@@ -73,7 +73,7 @@ fn a_server_that_has_left_fails_the_check_out_at_once_x_58() {
 #[test]
 fn an_unknown_server_is_waited_for_until_it_leaves_x_58() {
     let mut topology = set(&[1, 2]);
-    let (waiting, _) = topology.check_out_for(NOW, &pinned_to(2), CheckOutRequest::default());
+    let (waiting, _) = topology.check_out(NOW, &pinned_to(2), CheckOutRequest::default());
     let before = drain(&mut topology);
 
     let after = describe(&mut topology, 1, ServerType::RsPrimary, &[1]);
@@ -85,7 +85,7 @@ fn an_unknown_server_is_waited_for_until_it_leaves_x_58() {
 #[test]
 fn an_unknown_server_is_waited_for_until_it_is_known_x_58() {
     let mut topology = set(&[1, 2]);
-    let (waiting, _) = topology.check_out_for(NOW, &pinned_to(2), CheckOutRequest::default());
+    let (waiting, _) = topology.check_out(NOW, &pinned_to(2), CheckOutRequest::default());
     drain(&mut topology);
 
     let outputs = describe(&mut topology, 2, ServerType::RsSecondary, &[1, 2]);
@@ -101,8 +101,8 @@ fn an_unknown_server_is_waited_for_until_it_is_known_x_58() {
 fn nobody_is_told_of_a_selection_pin_1() {
     let mut topology = set(&[1, 2]);
 
-    let _ = topology.check_out_for(NOW, &pinned_to(1), CheckOutRequest::default());
-    let _ = topology.check_out_for(NOW, &pinned_to(3), CheckOutRequest::default());
+    let _ = topology.check_out(NOW, &pinned_to(1), CheckOutRequest::default());
+    let _ = topology.check_out(NOW, &pinned_to(3), CheckOutRequest::default());
 
     assert!(!drain(&mut topology).iter().any(|output| matches!(output, Output::Selection(_))));
 }

@@ -14,7 +14,7 @@ use cmap_core::pool::{
 };
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Output as TopologyOutput, Topology, TopologyOptions};
+use cmap_core::topology::{CheckOut, Criteria, Output as TopologyOutput, Topology, TopologyOptions};
 
 const NOW: Instant = Instant::from_millis(1000);
 
@@ -28,7 +28,7 @@ fn server(change: impl FnOnce(&mut TopologyOptions)) -> OneServer<&'static str> 
     let found = ServerDescription::new(address, ServerType::Standalone);
     server.handle_check(NOW, Finding::Description(Box::new(found))).unwrap();
     outputs(&mut server);
-    assert_eq!(server.check_out(NOW, CheckOutRequest::default()).1, None);
+    assert_eq!(server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()).1, None);
     let Delivery { check_out, connection, socket } = established(&mut server);
     assert_eq!(server.check_in(NOW, check_out, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
     assert!(server.is_drained());
@@ -39,14 +39,14 @@ fn server(change: impl FnOnce(&mut TopologyOptions)) -> OneServer<&'static str> 
 fn contended() -> (OneServer<&'static str>, Delivery<&'static str>, CheckOut) {
     let mut server = server(|_| {});
     let in_use = taken(&mut server);
-    let (waiting, delivery) = server.check_out(NOW, CheckOutRequest::default());
+    let (waiting, delivery) = server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     assert!(delivery.is_none() && server.is_drained(), "nothing is established for it");
     (server, in_use, waiting)
 }
 
 /// Checks out the available connection.
 fn taken(server: &mut OneServer<&'static str>) -> Delivery<&'static str> {
-    server.check_out(NOW, CheckOutRequest::default()).1.unwrap()
+    server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()).1.unwrap()
 }
 
 /// Establishes connections; returns the delivery.
@@ -73,7 +73,7 @@ fn outputs(server: &mut OneServer<&'static str>) -> Vec<TopologyOutput<&'static 
 
 /// The check-out ends at once, because its deadline has passed.
 fn assert_timed_out(server: &mut OneServer<&'static str>, request: CheckOutRequest) {
-    let (check_out, delivery) = server.check_out(NOW, request);
+    let (check_out, delivery) = server.check_out(NOW, Criteria::WRITABLE, request);
 
     assert_eq!(delivery, None);
     let [TopologyOutput::Pool { output: Output::Action(Action::Fail { check_out: failed, error }), .. }] =
@@ -89,7 +89,7 @@ fn assert_timed_out(server: &mut OneServer<&'static str>, request: CheckOutReque
 fn an_available_connection_is_handed_over_with_nothing_to_drain() {
     let mut server = server(|_| {});
 
-    let (check_out, delivery) = server.check_out(NOW, CheckOutRequest::default());
+    let (check_out, delivery) = server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
 
     let Delivery { check_out: id, connection, socket } = delivery.unwrap();
     assert_eq!((check_out, socket), (CheckOut::Started(id), "socket"));
@@ -103,7 +103,7 @@ fn whoever_listens_is_told_of_a_connection_that_is_handed_over() {
     let mut server = server(|_| {});
     server.observe(true);
 
-    let (_, delivery) = server.check_out(NOW, CheckOutRequest::default());
+    let (_, delivery) = server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
 
     assert!(delivery.is_some());
     let names = outputs(&mut server).into_iter().map(|output| match output {
@@ -118,7 +118,7 @@ fn a_connection_that_lay_idle_is_looked_at_first() {
     let mut server = server(|_| {});
     let later = NOW + Duration::from_secs(2);
 
-    let (_, delivery) = server.check_out(later, CheckOutRequest::default());
+    let (_, delivery) = server.check_out(later, Criteria::WRITABLE, CheckOutRequest::default());
 
     assert_eq!(delivery, None);
     let Some(TopologyOutput::Pool { output: Output::Action(Action::Check { .. }), .. }) = server.poll_output() else {
@@ -133,7 +133,7 @@ fn what_was_not_drained_comes_first() {
     server.observe(true);
     assert_eq!(server.check_in(NOW, user, connection, socket, Condition::Usable), Ok(CheckedIn::Done));
 
-    let (check_out, delivery) = server.check_out(NOW, CheckOutRequest::default());
+    let (check_out, delivery) = server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
 
     assert_eq!(delivery, None, "the event of the check-in waits");
     let outputs = outputs(&mut server);
@@ -156,7 +156,10 @@ fn a_server_that_is_unknown_is_waited_for() {
     server.handle_check(NOW, gone).unwrap();
     outputs(&mut server);
 
-    assert!(matches!(server.check_out(NOW, CheckOutRequest::default()), (CheckOut::Selecting(_), None)));
+    assert!(matches!(
+        server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()),
+        (CheckOut::Selecting(_), None)
+    ));
 }
 
 #[test]
@@ -165,7 +168,8 @@ fn a_deadline_that_has_passed_fails_and_takes_no_connection() {
 
     assert_timed_out(&mut server, CheckOutRequest::until(NOW));
 
-    let (_, delivery) = server.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_millis(1)));
+    let (_, delivery) =
+        server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::until(NOW + Duration::from_millis(1)));
     assert!(delivery.is_some());
 }
 
@@ -179,7 +183,7 @@ fn the_server_selection_timeout_bounds_a_deadline_csot_4() {
 #[test]
 fn what_comes_back_is_handed_over_to_who_waits_longest() {
     let (mut server, in_use, first) = contended();
-    assert_eq!(server.check_out(NOW, CheckOutRequest::default()).1, None);
+    assert_eq!(server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()).1, None);
 
     let checked_in =
         server.check_in(NOW, in_use.check_out, in_use.connection, in_use.socket, Condition::Usable).unwrap();
@@ -204,7 +208,7 @@ fn what_comes_back_becomes_available_where_nobody_waits() {
 fn a_hand_over_comes_after_what_was_not_drained() {
     let (mut server, in_use, first) = contended();
     server.observe(true);
-    assert_eq!(server.check_out(NOW, CheckOutRequest::default()).1, None);
+    assert_eq!(server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()).1, None);
 
     let checked_in = server.check_in(NOW, in_use.check_out, in_use.connection, in_use.socket, Condition::Usable);
 
@@ -269,11 +273,11 @@ fn what_a_refused_check_in_led_to_comes_out() {
     let mut server = server(|_| {});
     let in_use = taken(&mut server);
     let deadline = NOW + Duration::from_secs(1);
-    let (waiting, _) = server.check_out(NOW, CheckOutRequest::until(deadline));
+    let (waiting, _) = server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::until(deadline));
     let other = Pool::new(ServerAddress::tcp("other.example", 27017), PoolOptions::default(), NOW).unwrap();
     let mut stranger = OneServer::of(Topology::unmonitored(other));
     stranger.ready(NOW).unwrap();
-    let _ = stranger.check_out(NOW, CheckOutRequest::default());
+    let _ = stranger.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let foreign = established(&mut stranger);
 
     let refused = server.check_in(deadline, foreign.check_out, foreign.connection, foreign.socket, Condition::Usable);

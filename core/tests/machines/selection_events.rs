@@ -57,7 +57,7 @@ fn a_selection_that_finds_its_server_at_once_is_told_from_start_to_end() {
     answer(&mut topology);
     told(&mut topology);
 
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
 
     assert_eq!(names(&told(&mut topology)), ["ServerSelectionStarted", "ServerSelectionSucceeded"]);
 }
@@ -65,7 +65,7 @@ fn a_selection_that_finds_its_server_at_once_is_told_from_start_to_end() {
 #[test]
 fn a_selection_that_waits_says_so_once_and_for_how_long_it_may_sel_42() {
     let mut topology = topology(SelectionDetail::All);
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let waiting = told(&mut topology);
     answer(&mut topology);
     let selected = told(&mut topology);
@@ -88,7 +88,7 @@ fn a_selection_that_fails_says_why_and_describes_the_servers_once_sel_42() {
         ..Criteria::default()
     };
     let deadline = NOW + Duration::from_secs(1);
-    let _ = topology.check_out_for(NOW, &criteria, CheckOutRequest::until(deadline));
+    let _ = topology.check_out(NOW, &criteria, CheckOutRequest::until(deadline));
     told(&mut topology);
 
     topology.handle_timeout(deadline);
@@ -106,9 +106,9 @@ fn a_selection_that_fails_says_why_and_describes_the_servers_once_sel_42() {
 fn only_selections_that_wait_are_told_to_those_who_want_no_more() {
     let mut topology = topology(SelectionDetail::Waiting);
 
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     answer(&mut topology);
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
 
     assert_eq!(names(&told(&mut topology)), ["ServerSelectionWaiting"]);
 }
@@ -117,10 +117,10 @@ fn only_selections_that_wait_are_told_to_those_who_want_no_more() {
 fn nothing_is_told_that_nobody_asked_for() {
     let mut topology = topology(SelectionDetail::None);
 
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     answer(&mut topology);
     topology.close(NOW);
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
 
     assert_eq!(told(&mut topology), []);
 }

@@ -11,7 +11,7 @@ use cmap_core::pool::{
 };
 use cmap_core::server::{OperationError, ServerDescription, ServerType, StateChange, TopologyVersion};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, MonitorCall, Output as TopologyOutput, TopologyType};
+use cmap_core::topology::{CheckOut, Criteria, MonitorCall, Output as TopologyOutput, TopologyType};
 
 const NOW: Instant = Instant::ORIGIN;
 
@@ -74,7 +74,7 @@ fn name(output: &TopologyOutput<()>) -> Option<&'static str> {
 }
 
 fn pending(server: &mut OneServer<()>) -> Handle {
-    let _ = server.check_out(NOW, CheckOutRequest::default());
+    let _ = server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     drain(server).1.unwrap()
 }
 
@@ -216,7 +216,8 @@ fn unmonitored() -> OneServer<()> {
 fn a_check_out_of_a_server_that_nobody_checks_goes_to_the_pool_at_once_cmap_28() {
     let mut server = OneServer::unmonitored(NOW);
 
-    let (check_out, _) = server.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
+    let (check_out, _) =
+        server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
 
     assert!(matches!(check_out, CheckOut::Started(_)));
     assert_eq!(
@@ -229,7 +230,7 @@ fn a_check_out_of_a_server_that_nobody_checks_goes_to_the_pool_at_once_cmap_28()
 fn a_deadline_is_the_callers_alone_where_no_server_is_selected() {
     let mut server = unmonitored();
 
-    let _ = server.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
+    let _ = server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::until(NOW + Duration::from_secs(3600)));
     drain(&mut server);
 
     assert_eq!(server.poll_timeout().map(|timeout| timeout.at), Some(NOW + Duration::from_secs(3600)));
@@ -245,7 +246,10 @@ fn an_error_clears_a_pool_whose_server_nobody_checks_and_says_nothing_else() {
     let names: Vec<_> = outputs(&mut server).iter().filter_map(name).collect();
     assert_eq!(names, ["ConnectionPoolCleared"]);
     assert_eq!(server.pool().state(), PoolState::Paused);
-    assert!(matches!(server.check_out(NOW, CheckOutRequest::default()), (CheckOut::Started(_), None)));
+    assert!(matches!(
+        server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()),
+        (CheckOut::Started(_), None)
+    ));
 }
 
 /// The description in an application's hello of a server that speaks the protocol up to `newest`.
@@ -513,7 +517,7 @@ fn heartbeats_are_told_among_the_other_events_in_order_mon_13() {
     let mut server = server();
 
     server.handle_heartbeat(NOW, heartbeat_started());
-    let _ = server.check_out(NOW, CheckOutRequest::default());
+    let _ = server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     server.handle_heartbeat(NOW, heartbeat_failed());
     fail_check(&mut server, Fault::Network, "gone");
     server.handle_heartbeat(NOW, heartbeat_started());
@@ -552,7 +556,7 @@ fn a_heartbeat_after_the_end_is_not_told_mon_14() {
 #[test]
 fn outputs_of_the_pool_and_of_the_server_come_in_one_order() {
     let mut server = asking_for(None);
-    let (check_out, _) = server.check_out(NOW, CheckOutRequest::default());
+    let (check_out, _) = server.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let CheckOut::Selecting(waits) = check_out else { panic!("the server is unknown") };
     check(&mut server);
     fail_check(&mut server, Fault::Network, "gone");

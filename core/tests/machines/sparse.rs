@@ -6,7 +6,7 @@ use std::time::Duration;
 use cmap_core::options::PoolSizes;
 use cmap_core::pool::{CheckOutRequest, Condition};
 use cmap_core::time::Instant;
-use cmap_core::topology::CheckOut;
+use cmap_core::topology::{CheckOut, Criteria};
 use cmap_core::trace::{
     Detail, Header, History, Interval, Limit, Question, Recorded, RecorderOptions, Replay, Trace, TraceErrorKind, Wait,
     WaitEnd, explain, waits,
@@ -58,7 +58,7 @@ fn is_kept(wait: &Wait) -> bool {
 fn warm(options: RecorderOptions) -> Driver {
     let mut driver = Driver::recorded_by(options);
     driver.find(0);
-    let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
+    let _ = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
     driver.drain(usize::MAX);
     driver.establish(0);
     driver.drain(usize::MAX);
@@ -75,7 +75,7 @@ fn check_in(driver: &mut Driver) {
 
 fn pair(driver: &mut Driver, after: Duration) {
     driver.now = driver.now + after;
-    let (_, delivery) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+    let (_, delivery) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
     driver.in_use.extend(delivery.as_ref().map(held));
     check_in(driver);
 }
@@ -142,7 +142,7 @@ proptest! {
 fn a_wait_for_a_leaked_connection_names_who_has_it() {
     let mut driver = warm(sparse_in(1 << 20));
     for task in 0..3 {
-        let (check_out, _) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        let (check_out, _) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
         driver.topology.note_holder(check_out, task);
         driver.drain(usize::MAX);
         while !driver.pending.is_empty() {
@@ -153,7 +153,7 @@ fn a_wait_for_a_leaked_connection_names_who_has_it() {
     }
     let mut request = CheckOutRequest::default();
     request.deadline = Some(driver.now + 2000 * MILLI);
-    let (check_out, _) = driver.topology.check_out(driver.now, request);
+    let (check_out, _) = driver.topology.check_out(driver.now, Criteria::WRITABLE, request);
     driver.topology.note_holder(check_out, 3);
     driver.now = driver.now + 2000 * MILLI;
     driver.topology.handle_timeout(driver.now);
@@ -171,10 +171,10 @@ fn a_wait_for_a_leaked_connection_names_who_has_it() {
 #[test]
 fn of_a_crowd_the_last_one_is_explained_by_what_bound_those_before_it() {
     let mut driver = warm(sparse_in(1 << 20));
-    let (_, delivery) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+    let (_, delivery) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
     driver.in_use.extend(delivery.as_ref().map(held));
     for task in 0..100 {
-        let (check_out, _) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        let (check_out, _) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
         driver.topology.note_holder(check_out, task % 4);
         driver.drain(usize::MAX);
     }
@@ -206,7 +206,7 @@ fn a_mebibyte_holds_hours() {
     for second in 0..8 * 3600_u64 {
         (0..100).for_each(|_| pair(&mut driver, 9 * MILLI));
         for _ in 0..4 {
-            let (_, delivery) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+            let (_, delivery) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
             driver.in_use.extend(delivery.as_ref().map(held));
             driver.drain(usize::MAX);
             (0..driver.pending.len()).for_each(|_| driver.establish(0));
@@ -247,9 +247,9 @@ fn a_short_wait_allocates_nothing_once_warm() {
     driver.topology.resize(driver.now, PoolSizes::default().max_pool_size(1)).unwrap();
     let round = |driver: &mut Driver| {
         driver.now = driver.now + 10 * MILLI;
-        let (_, delivery) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        let (_, delivery) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
         driver.in_use.extend(delivery.as_ref().map(held));
-        let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        let _ = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
         driver.now = driver.now + MILLI / 2;
         (0..2).for_each(|_| check_in(driver));
     };
@@ -263,7 +263,7 @@ fn a_short_wait_allocates_nothing_once_warm() {
 #[test]
 fn those_who_wait_when_it_begins_have_waited_for_an_unknown_reason_before() {
     let mut driver = Driver::recorded_in(0);
-    let (check_out, _) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+    let (check_out, _) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
     driver.now = driver.now + 30 * MILLI;
     driver.topology.handle_timeout(driver.now);
 
@@ -311,7 +311,7 @@ fn a_damaged_history_is_refused_wherever_it_is_damaged_or_ends() {
 #[test]
 fn a_wait_that_goes_on_lasts_until_the_file_is_written() {
     let mut driver = Driver::recorded_by(sparse_in(1 << 20));
-    let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
+    let _ = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
     let mut header = Header::default();
     header.written_at = driver.now + 700 * MILLI;
 

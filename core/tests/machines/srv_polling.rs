@@ -11,7 +11,7 @@ use cmap_core::server::{ServerDescription, ServerEvent, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::seed_list::{PolledSeedList, SeedList, SrvRecord};
 use cmap_core::topology::{
-    CheckOut, MonitorCall, Output, TimeoutReason, Topology, TopologyEvent, TopologyOptions, TopologyType,
+    CheckOut, Criteria, MonitorCall, Output, TimeoutReason, Topology, TopologyEvent, TopologyOptions, TopologyType,
 };
 use proptest::prelude::*;
 
@@ -287,7 +287,7 @@ fn an_answer_is_one_update_of_the_topology_dns_19() {
 fn a_check_out_on_a_router_that_leaves_goes_on_at_another_dns_19() {
     let mut client = Client::of("", &[17]);
     client.next_request(MINUTE);
-    let (check_out, _) = client.topology.check_out(client.now, CheckOutRequest::default());
+    let (check_out, _) = client.topology.check_out(client.now, Criteria::WRITABLE, CheckOutRequest::default());
     let CheckOut::Started(check_out) = check_out else { panic!("the router is known") };
     client.drain();
 

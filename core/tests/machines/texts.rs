@@ -144,7 +144,7 @@ impl Client {
     /// The error of a check-out that has waited for 30 s.
     fn error_of(&mut self, selector: ServerSelector) -> String {
         let criteria = Criteria { selector, ..Criteria::default() };
-        let _ = self.topology.check_out_for(NOW, &criteria, CheckOutRequest::until(later(30_000)));
+        let _ = self.topology.check_out(NOW, &criteria, CheckOutRequest::until(later(30_000)));
         self.topology.handle_timeout(later(30_000));
         self.drain();
         self.error.take().unwrap()
@@ -163,7 +163,7 @@ fn member(name: &str, server_type: ServerType, set: &str, members: &[&str]) -> S
 fn a_limit_that_pools_share_bound() {
     let mut client = Client::new(&["a"], |options, _| options.max_connections = 1);
     client.learn(NOW, member("a", ServerType::Mongos, "", &[]));
-    let _ = client.topology.check_out(NOW, CheckOutRequest::default());
+    let _ = client.topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     client.drain();
     let connection = client.connecting.pop().unwrap();
     client.topology.handle_established(NOW, connection, ()).unwrap();
@@ -181,7 +181,7 @@ fn a_limit_that_pools_share_bound() {
 fn a_check_out_says_how_long_its_caller_has_waited() {
     for reselects in [true, false] {
         let mut client = Client::new(&["a"], |options, _| options.reselect = reselects);
-        let _ = client.topology.check_out(NOW, CheckOutRequest::until(later(25_000)));
+        let _ = client.topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::until(later(25_000)));
         client.learn(later(20_000), member("a", ServerType::Mongos, "", &[]));
 
         client.topology.handle_timeout(later(25_000));

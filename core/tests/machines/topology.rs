@@ -91,7 +91,7 @@ fn connects(outputs: &[Output<()>]) -> Vec<(ServerId, Handle)> {
 /// Begins a check-out, and returns the server that it went to.
 fn goes_to(topology: &mut Topology<()>, selector: ServerSelector) -> ServerId {
     let criteria = Criteria { selector, ..Criteria::default() };
-    let (check_out, _) = topology.check_out_for(NOW, &criteria, CheckOutRequest::default());
+    let (check_out, _) = topology.check_out(NOW, &criteria, CheckOutRequest::default());
     let CheckOut::Started(check_out) = check_out else { panic!("no server suits") };
     drain(topology);
     topology.server_of_check_out(check_out).unwrap()
@@ -128,7 +128,7 @@ fn writes_go_to_the_primary_and_operations_for_a_server_to_that_one() {
 #[test]
 fn a_check_out_whose_pool_is_cleared_waits_for_a_server_again_and_ends_with_a_connection() {
     let mut set = set();
-    let (check_out, _) = set.check_out(NOW, CheckOutRequest::default());
+    let (check_out, _) = set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let primary = id(&set, "a");
     drain(&mut set);
 
@@ -163,11 +163,11 @@ fn a_check_out_whose_pool_is_cleared_waits_for_a_server_again_and_ends_with_a_co
 fn a_check_out_that_waits_on_a_primary_that_steps_down_goes_to_the_next_one() {
     let mut set = open_with(options(&["a", "b", "c"]), |options| options.max_pool_size = Some(1));
     learn(&mut set, describe("a", ServerType::RsPrimary));
-    let _ = set.check_out(NOW, CheckOutRequest::default());
+    let _ = set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let (_, connection) = connects(&drain(&mut set))[0];
     set.handle_established(NOW, connection, ()).unwrap();
     drain(&mut set);
-    let (waits, _) = set.check_out(NOW, CheckOutRequest::default());
+    let (waits, _) = set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     drain(&mut set);
 
     let mut error = OperationError::new(Fault::Server { code: Some(10107) }, Cause::new("not primary"));
@@ -184,7 +184,7 @@ fn a_check_out_that_waits_on_a_primary_that_steps_down_goes_to_the_next_one() {
 #[test]
 fn a_wrong_password_is_not_tried_again() {
     let mut set = set();
-    let _ = set.check_out(NOW, CheckOutRequest::default());
+    let _ = set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let (_, connection) = connects(&drain(&mut set))[0];
 
     let error = EstablishError::new(Phase::Authenticate, Fault::Server { code: Some(18) }, "authentication failed");
@@ -203,7 +203,7 @@ fn a_wrong_password_is_not_tried_again() {
 fn a_check_out_that_comes_back_ends_when_its_time_is_up() {
     let mut set = set();
     let deadline = NOW + Duration::from_secs(1);
-    let _ = set.check_out(NOW, CheckOutRequest::until(deadline));
+    let _ = set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::until(deadline));
     let primary = id(&set, "a");
     let failure = Finding::Failure { fault: Fault::Network, cause: Cause::new("gone") };
     set.handle_check(NOW, primary, failure).unwrap();
@@ -247,7 +247,7 @@ fn one_check_out_more_than_may_wait_for_a_server_fails_at_once_x_80() {
     let (mut topology, _) = two_that_may_wait();
 
     let criteria = Criteria { selector: ServerSelector::AnyOf([address("c")].into()), ..Criteria::default() };
-    let (one_more, _) = topology.check_out_for(NOW, &criteria, CheckOutRequest::default());
+    let (one_more, _) = topology.check_out(NOW, &criteria, CheckOutRequest::default());
 
     assert_eq!(refused(&drain(&mut topology)), [one_more]);
     assert_eq!(topology.selecting(), 2);
@@ -278,7 +278,7 @@ fn check_outs_that_come_back_from_a_pool_are_not_refused_but_newcomers_are_x_80(
     let (mut topology, _) = two_that_may_wait();
     learn(&mut topology, describe("a", ServerType::RsPrimary));
     let criteria = Criteria { selector: ServerSelector::AnyOf([address("c")].into()), ..Criteria::default() };
-    let _ = topology.check_out_for(NOW, &criteria, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, &criteria, CheckOutRequest::default());
 
     let failure = Finding::Failure { fault: Fault::Network, cause: Cause::new("gone") };
     let primary = id(&topology, "a");
@@ -292,7 +292,7 @@ fn check_outs_that_come_back_from_a_pool_are_not_refused_but_newcomers_are_x_80(
 #[test]
 fn a_removed_server_is_drained_and_then_forgotten_top_35() {
     let mut set = set();
-    let _ = set.check_out(NOW, CheckOutRequest::default());
+    let _ = set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let (primary, connection) = connects(&drain(&mut set))[0];
     set.handle_established(NOW, connection, ()).unwrap();
     drain(&mut set);
@@ -361,7 +361,7 @@ fn a_standalone_among_several_seeds_leaves_also_when_it_is_the_last_one_x_35() {
 
     assert!(outputs.contains(&Output::Topology(TopologyEvent::ServersMissing)), "TOP-36");
     assert_eq!(topology.description().topology_type, TopologyType::Unknown);
-    let (check_out, _) = topology.check_out(NOW, CheckOutRequest::until(NOW));
+    let (check_out, _) = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::until(NOW));
     assert!(matches!(check_out, CheckOut::Selecting(_)));
     let failed = drain(&mut topology).into_iter().find_map(|output| match output {
         Output::SelectionFailed { error, .. } => Some(error.to_string()),
@@ -394,7 +394,9 @@ fn a_key_goes_to_the_server_that_has_its_connection_however_busy_x_88() {
     let mut request = CheckOutRequest::default();
     request.affinity = Some(AffinityKey(7));
     let goes_to = |topology: &mut Topology<()>| {
-        let (CheckOut::Started(check_out), delivery) = topology.check_out(NOW, request) else { panic!("both suit") };
+        let (CheckOut::Started(check_out), delivery) = topology.check_out(NOW, Criteria::WRITABLE, request) else {
+            panic!("both suit")
+        };
         (topology.server_of_check_out(check_out).unwrap(), delivery)
     };
     let (home, _) = goes_to(&mut topology);
@@ -417,7 +419,7 @@ fn a_snapshot_has_no_sockets_and_goes_on_where_the_topology_stood() {
     let server = topology.servers().next().unwrap().0;
     let known = Finding::Description(Box::new(describe("a", ServerType::Standalone)));
     topology.handle_check(NOW, server, known).unwrap();
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     let connect = std::iter::from_fn(|| topology.poll_output()).find_map(|output| match output {
         Output::Pool { output: PoolOutput::Action(Action::Connect { connection }), .. } => Some(connection),
         _ => None,
@@ -583,7 +585,7 @@ proptest! {
             match happening {
                 Happening::CheckOut { waits } => {
                     let request = if waits { CheckOutRequest::default() } else { CheckOutRequest::until(now + Duration::from_millis(50)) };
-                    let (check_out, delivery) = topology.check_out(now, request);
+                    let (check_out, delivery) = topology.check_out(now, Criteria::WRITABLE, request);
                     match delivery {
                         Some(delivery) => callers.in_use.push((delivery.check_out, delivery.connection)),
                         None => callers.waiting.push(check_out),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmap_core::pool::{Action, CheckOutRequest, Output as PoolOutput};
 use cmap_core::time::Instant;
-use cmap_core::topology::{Input, Output, Topology};
+use cmap_core::topology::{Criteria, Input, Output, Topology};
 use cmap_core::trace::{
     BEHAVIOUR, Difference, Item, Limit, Note, Question, Replay, SCHEMA, Trace, TraceErrorKind, WaitEnd, explain, waits,
 };
@@ -90,7 +90,7 @@ fn a_wait_for_a_leaked_connection_names_who_has_it() {
     driver.find(0);
     driver.drain(usize::MAX);
     for task in 0..3 {
-        let (check_out, _) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        let (check_out, _) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
         driver.topology.note_holder(check_out, task);
         driver.drain(usize::MAX);
         while !driver.pending.is_empty() {
@@ -101,7 +101,7 @@ fn a_wait_for_a_leaked_connection_names_who_has_it() {
     }
     let mut request = CheckOutRequest::default();
     request.deadline = Some(driver.now + Duration::from_secs(2));
-    let (check_out, _) = driver.topology.check_out(driver.now, request);
+    let (check_out, _) = driver.topology.check_out(driver.now, Criteria::WRITABLE, request);
     driver.topology.note_holder(check_out, 3);
     driver.now = driver.now + Duration::from_secs(2);
     driver.topology.handle_timeout(driver.now);
@@ -137,7 +137,7 @@ fn a_step_has_the_call_its_answer_and_the_outputs_that_followed() {
     let mut driver = Driver::recorded_in(1 << 20);
     (0..3).for_each(|server| driver.find(server));
     driver.drain(usize::MAX);
-    let (check_out, _) = driver.topology.check_out(driver.now, CheckOutRequest::default());
+    let (check_out, _) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
     driver.topology.note_holder(check_out, 2);
     driver.drain(usize::MAX);
     let trace = Trace::read(&driver.file()).unwrap();
@@ -149,7 +149,7 @@ fn a_step_has_the_call_its_answer_and_the_outputs_that_followed() {
     }
 
     let last = last.unwrap();
-    assert_eq!(*last.input, Input::CheckOut(CheckOutRequest::default()));
+    assert_eq!(*last.input, Input::CheckOut(Box::default(), CheckOutRequest::default()));
     assert_eq!(last.answer, cmap_core::topology::Answer::CheckOut(check_out, None));
     assert_eq!(last.notes, [&Note::Holder(2)]);
     assert_eq!(trace.text(2), Some("task 2"));
@@ -165,7 +165,7 @@ fn another_answer_is_found_at_its_call() {
     let driver = busy(300, 1 << 20);
     let mut trace = Trace::read(&driver.file()).unwrap();
     let items = &mut trace.segments[0].items;
-    let is_check_out = |item: &Item| matches!(item, Item::Call(call) if matches!(call.input, Input::CheckOut(_)));
+    let is_check_out = |item: &Item| matches!(item, Item::Call(call) if matches!(call.input, Input::CheckOut(..)));
     let position = items.iter().rposition(is_check_out).unwrap();
     // As if the version that recorded it had taken no connection.
     let Item::Call(call) = &mut items[position] else { unreachable!() };
@@ -191,7 +191,7 @@ fn another_end_is_found_though_no_call_follows() {
     let mut driver = Driver::recorded_in(1 << 20);
     (0..3).for_each(|server| driver.find(server));
     driver.drain(usize::MAX);
-    let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
+    let _ = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
     driver.drain(usize::MAX);
     let mut trace = Trace::read(&driver.file()).unwrap();
     let items = &mut trace.segments[0].items;
@@ -218,7 +218,7 @@ fn an_output_more_is_found_though_no_call_follows() {
         let mut driver = Driver::recorded_in(1 << 20);
         (0..3).for_each(|server| driver.find(server));
         driver.drain(usize::MAX);
-        let _ = driver.topology.check_out(driver.now, CheckOutRequest::default());
+        let _ = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
         driver.drain(taken);
         let trace = Trace::read(&driver.file()).unwrap();
         let last = trace.segments[0].items.iter().rposition(|item| matches!(item, Item::Polled(_))).unwrap();
@@ -240,7 +240,7 @@ fn an_output_more_is_found_though_no_call_follows() {
     }
 
     let divergence = step.expect_err("the replay has an output more");
-    assert!(matches!(divergence.input.as_deref(), Some(Input::CheckOut(_))), "{divergence}");
+    assert!(matches!(divergence.input.as_deref(), Some(Input::CheckOut(..))), "{divergence}");
 }
 
 #[test]

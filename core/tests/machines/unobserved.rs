@@ -77,7 +77,7 @@ impl Client {
     /// Takes the only connection of a server.
     fn exhaust(&mut self, name: &str) -> Handle {
         let criteria = Criteria { selector: ServerSelector::AnyOf([address(name)].into()), ..Criteria::default() };
-        let _ = self.topology.check_out_for(NOW, &criteria, CheckOutRequest::default());
+        let _ = self.topology.check_out(NOW, &criteria, CheckOutRequest::default());
         let delivered = self.drain().iter().find_map(|output| match output {
             Output::Pool { output: PoolOutput::Action(Action::Deliver { connection, .. }), .. } => Some(*connection),
             _ => None,
@@ -108,7 +108,7 @@ fn a_check_out_goes_on_at_once_at_another_server_that_suits() {
     let criteria = Criteria { selector: nearest, ..Criteria::default() };
     // Until one waits at the primary, whose connection is in use.
     let primary = client.id("a");
-    let waits = (0..20).map(|_| client.topology.check_out_for(NOW, &criteria, CheckOutRequest::default()).0);
+    let waits = (0..20).map(|_| client.topology.check_out(NOW, &criteria, CheckOutRequest::default()).0);
     let waits: Vec<_> = waits.collect();
     assert!(waits.iter().any(|&check_out| client.waits_at(check_out) == Some(primary)));
     client.drain();
@@ -126,7 +126,7 @@ fn a_check_out_goes_on_at_once_at_another_server_that_suits() {
 fn those_who_wait_at_a_primary_that_was_replaced_go_to_the_new_one() {
     let mut client = Client::set();
     let _in_use = client.exhaust("a");
-    let (waits, _) = client.topology.check_out(NOW, CheckOutRequest::default());
+    let (waits, _) = client.topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     assert_eq!(client.waits_at(waits), Some(client.id("a")));
     client.drain();
 
@@ -170,9 +170,10 @@ fn a_pool_has_of_a_deadline_what_the_selection_leaves_csot_4() {
     topology.observe(false);
     topology.open(NOW);
     let mut client = Client { topology, outputs: Vec::new() };
-    let _ = client.topology.check_out(NOW, CheckOutRequest::default());
+    let _ = client.topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     for _ in 0..2 {
-        let _ = client.topology.check_out(NOW, CheckOutRequest::until(NOW + Duration::from_secs(60)));
+        let _ =
+            client.topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::until(NOW + Duration::from_secs(60)));
     }
     let mut description = ServerDescription::new(address("a").into(), ServerType::Standalone);
     description.wire_versions = Some((0, 21));

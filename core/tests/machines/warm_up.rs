@@ -206,7 +206,7 @@ fn one_that_fails_late_leaves_no_check_out_at_another_server_unanswered() {
     let late = NOW + Duration::from_millis(6);
     let refused = EstablishError::new(Phase::Authenticate, Fault::Server { code: Some(18) }, "no such user");
     set.call(|set| set.handle_establish_failed(late, connection, refused).unwrap());
-    let again = set.call(|set| set.check_out(late, CheckOutRequest::default()));
+    let again = set.call(|set| set.check_out(late, Criteria::WRITABLE, CheckOutRequest::default()));
 
     assert!(again.1.is_none());
     assert!(set.fails_when_due(late, waiting));
@@ -281,7 +281,8 @@ impl Set {
     fn check_out_until(&mut self, deadline: Instant) -> CheckOutId {
         let mut request = CheckOutRequest::default();
         request.deadline = Some(deadline);
-        let (CheckOut::Started(waiting), None) = self.call(|set| set.check_out(NOW, request)) else {
+        let (CheckOut::Started(waiting), None) = self.call(|set| set.check_out(NOW, Criteria::WRITABLE, request))
+        else {
             panic!("the primary is known, and has no connection yet")
         };
         waiting

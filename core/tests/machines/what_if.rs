@@ -10,7 +10,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, CheckOutId, CheckOutRequest, Condition, Handle, Output as PoolOutput};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Output, Topology, TopologyOptions};
+use cmap_core::topology::{CheckOut, Criteria, Output, Topology, TopologyOptions};
 use cmap_core::trace::{
     Change, Changes, Estimate, Header, Question, Recorded, RecorderOptions, Trace, WhatIfError, explain, what_if,
 };
@@ -121,7 +121,7 @@ impl Simulation<'_> {
                 let caller = self.history.callers[at];
                 let mut request = CheckOutRequest::default();
                 request.deadline = caller.deadline.map(|millis| self.now + Duration::from_millis(millis));
-                let (check_out, delivery) = self.topology.check_out(self.now, request);
+                let (check_out, delivery) = self.topology.check_out(self.now, Criteria::WRITABLE, request);
                 self.waiting.insert(check_out, at);
                 if let Some(delivery) = delivery {
                     self.deliver(delivery.check_out, delivery.connection);

@@ -11,7 +11,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::CheckOutRequest;
 use cmap_core::time::Instant;
-use cmap_core::topology::{Topology, TopologyOptions};
+use cmap_core::topology::{Criteria, Topology, TopologyOptions};
 use cmap_core::trace::{Header, Question, Recorded, RecorderOptions, Trace, WaitEnd, explain};
 use serde_json::Value;
 
@@ -147,7 +147,7 @@ fn of_very_many_waits_a_page_shows_the_longest_and_says_so() {
     topology.start_recording(RecorderOptions::default());
     topology.open(Instant::ORIGIN);
     for millis in 0..600 {
-        let _ = topology.check_out(Instant::from_millis(millis), CheckOutRequest::default());
+        let _ = topology.check_out(Instant::from_millis(millis), Criteria::WRITABLE, CheckOutRequest::default());
     }
     let mut header = Header::default();
     header.written_at = Instant::ORIGIN + Duration::from_secs(1);

@@ -7,15 +7,23 @@ use alloc::string::ToString;
 use super::Recorded;
 use crate::pool::{CheckOutId, CheckOutRequest, CheckedIn, Condition, Delivery, Handle, Refused};
 use crate::time::Instant;
-use crate::topology::{Answer, CheckOut, Output};
+use crate::topology::{Answer, CheckOut, Criteria, Output};
 
 impl<C> Recorded<C> {
     /// [`Topology::check_out`](crate::topology::Topology::check_out).
     #[must_use = "a delivered connection has to be checked in"]
     #[inline(always)]
-    pub fn check_out(&mut self, now: Instant, request: CheckOutRequest) -> (CheckOut, Option<Delivery<C>>) {
+    pub fn check_out(
+        &mut self,
+        now: Instant,
+        criteria: &Criteria,
+        request: CheckOutRequest,
+    ) -> (CheckOut, Option<Delivery<C>>) {
+        if !criteria.is_default() {
+            return self.check_out_for(now, criteria, request);
+        }
         self.prepare(now);
-        let (check_out, delivery) = self.machine.check_out(now, request);
+        let (check_out, delivery) = self.machine.check_out(now, criteria, request);
         if let Some(tape) = &mut self.tape {
             match &delivery {
                 Some(Delivery { check_out, connection, .. }) if self.machine.is_drained() => {

@@ -192,7 +192,7 @@ impl Changes {
             Change::WaitQueueTimeout(timeout) => Some(*timeout),
             Change::MaxPoolSize(_) | Change::MinPoolSize(_) | Change::MaxConnecting(_) => None,
         });
-        if let (Some(timeout), Input::CheckOut(request) | Input::CheckOutFor(_, request)) = (timeout, &mut input) {
+        if let (Some(timeout), Input::CheckOut(_, request)) = (timeout, &mut input) {
             request.deadline = (!timeout.is_zero()).then(|| now + timeout);
         }
         input

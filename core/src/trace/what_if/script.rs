@@ -140,7 +140,7 @@ impl Reader {
     fn event(&mut self, step: &Step<'_>) -> Option<Event> {
         let input = step.input;
         match (input, &step.answer) {
-            (Input::CheckOut(_) | Input::CheckOutFor(..), Answer::CheckOut(name, _)) => {
+            (Input::CheckOut(..), Answer::CheckOut(name, _)) => {
                 let at = self.begin(Some(step.number), *name, self.now);
                 Some(Event::Begin(at, input.clone()))
             }

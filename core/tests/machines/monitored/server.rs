@@ -9,7 +9,7 @@ use cmap_core::monitor::{self, Monitor, MonitorOptions, Role, Socket};
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{self, Cause, CheckOutId, CheckOutRequest, Handle};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, MonitorCall, Output, SelectionId};
+use cmap_core::topology::{CheckOut, Criteria, MonitorCall, Output, SelectionId};
 use cmap_core::wire::{Content, Decoder, Flags, FrameReader, Limits, MessageIds, MessageWriter};
 
 use crate::one_server::OneServer;
@@ -67,7 +67,7 @@ impl Bench {
     }
 
     pub(crate) fn check_out(&mut self, request: CheckOutRequest) -> CheckOut {
-        let (check_out, delivery) = self.call(|server, now| server.check_out(now, request));
+        let (check_out, delivery) = self.call(|server, now| server.check_out(now, Criteria::WRITABLE, request));
         self.delivered.extend(delivery.map(|delivery| (delivery.check_out, delivery.connection)));
         check_out
     }

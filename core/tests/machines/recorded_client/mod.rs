@@ -93,10 +93,10 @@ impl Driver {
         let mut request = CheckOutRequest::default();
         request.deadline = which.is_multiple_of(3).then(|| self.now + Duration::from_millis(u64::from(which % 40)));
         let (check_out, delivery) = if which.is_multiple_of(2) {
-            self.topology.check_out(self.now, request)
+            self.topology.check_out(self.now, Criteria::WRITABLE, request)
         } else {
             let selector = ServerSelector::AnyOf([address(usize::from(which) % 3)].into());
-            self.topology.check_out_for(self.now, &Criteria { selector, ..Criteria::default() }, request)
+            self.topology.check_out(self.now, &Criteria { selector, ..Criteria::default() }, request)
         };
         self.topology.note_holder(check_out, u32::from(which % 4));
         match delivery {
@@ -167,7 +167,7 @@ impl Driver {
 
     fn any_check_out(&self) -> CheckOut {
         let mut other = self.topology.clone();
-        other.check_out(self.now, CheckOutRequest::default()).0
+        other.check_out(self.now, Criteria::WRITABLE, CheckOutRequest::default()).0
     }
 
     fn fail_operation(&mut self, nth: usize) {

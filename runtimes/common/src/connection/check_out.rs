@@ -155,7 +155,7 @@ impl<R: Runtime> CheckOut<'_, R> {
             Limit::Until(deadline) => driver.clock().instant_of(deadline),
         };
         let begun = match &mut self.wanted {
-            None => driver.check_out(now, None, request, self.tag, cx),
+            None => driver.check_out(now, Criteria::WRITABLE, request, self.tag, cx),
             Some(_) if request.affinity.is_some() && !driver.has_affinity() => {
                 Begun::Answered(Err(CheckOutError::NoAffinity))
             }
@@ -164,7 +164,7 @@ impl<R: Runtime> CheckOut<'_, R> {
                 let is_pinned = matches!(wanted.criteria.selector, ServerSelector::Pinned(_));
                 wanted.narrowed = (driver.has_server_filter() && !is_pinned).then(|| driver.narrow(&wanted.criteria));
                 let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
-                driver.check_out(now, Some(criteria), request, self.tag, cx)
+                driver.check_out(now, criteria, request, self.tag, cx)
             }
         };
         match begun {

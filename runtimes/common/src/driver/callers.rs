@@ -30,12 +30,12 @@ impl<R: Runtime> Driver<R> {
         self.check_out_limit
     }
 
-    /// Begins a check-out: for a server that meets `criteria`, or else for any that takes writes. If it waits, `cx` is woken.
+    /// Begins a check-out for a server that meets `criteria`. If it waits, `cx` is woken.
     #[inline]
     pub(crate) fn check_out(
         self: &Arc<Self>,
         now: Instant,
-        criteria: Option<&Criteria>,
+        criteria: &Criteria,
         request: CheckOutRequest,
         tag: Tag,
         cx: &Context<'_>,
@@ -44,10 +44,7 @@ impl<R: Runtime> Driver<R> {
         if state.runtime_gone {
             return Begun::Answered(Err(RuntimeGone.into()));
         }
-        let (check_out, delivery) = match criteria {
-            None => state.machine.check_out(now, request),
-            Some(criteria) => state.machine.check_out_for(now, criteria, request),
-        };
+        let (check_out, delivery) = state.machine.check_out(now, criteria, request);
         state.note(now, check_out, tag);
         match delivery {
             Some(delivery) if state.machine.is_drained() && state.timer_comes_before(state.next_look()) => {

@@ -11,6 +11,7 @@ use cmap_core::monitor::Finding;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::CheckOutRequest;
 use cmap_core::server::ServerType;
+use cmap_core::topology::Criteria;
 use futures_io::{AsyncRead, AsyncWrite};
 
 use super::*;
@@ -171,7 +172,8 @@ fn a_check_that_is_asked_for_after_a_cancellation_is_not_lost_to_another_thread_
     let (client, ..) = client("a:1");
     let (driver, now) = (client.driver(), client.driver().clock.now());
     learn(driver, describe("a:1", ServerType::Standalone));
-    let check_out = |machine: &mut Machine<_>, now| machine.check_out(now, CheckOutRequest::default()).0;
+    let check_out =
+        |machine: &mut Machine<_>, now| machine.check_out(now, Criteria::WRITABLE, CheckOutRequest::default()).0;
     let (given_up, unfinished) = driver.begin(now, |state, now, _| check_out(&mut state.machine, now));
     let connection = unfinished.work.more.as_ref().unwrap().establish[0].1;
     driver.finish(unfinished);

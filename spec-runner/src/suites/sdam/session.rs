@@ -189,7 +189,7 @@ impl Session {
     fn begin_connection(&mut self, server: ServerId, generation: u64) -> Result<Handle, String> {
         let address = self.pool(server)?.address().clone();
         let criteria = Criteria { selector: ServerSelector::AnyOf([address].into()), ..Criteria::default() };
-        let (_, delivery) = self.monitored.topology.check_out_for(self.now, &criteria, CheckOutRequest::default());
+        let (_, delivery) = self.monitored.topology.check_out(self.now, &criteria, CheckOutRequest::default());
         if delivery.is_some() {
             return Err("a connection was available, and none should be".into());
         }

@@ -315,10 +315,10 @@ impl<M: Machine> Driver<M> {
     fn check_out(&mut self, purpose: Purpose, request: CheckOutRequest) -> Result<(), Broken> {
         self.check_outs += 1;
         let input = match purpose {
-            Purpose::Write => Input::CheckOut(request),
+            Purpose::Write => Input::CheckOut(Box::default(), request),
             Purpose::Read => {
                 let selector = ServerSelector::from(ReadPreference::new(ReadMode::Nearest));
-                Input::CheckOutFor(Box::new(Criteria { selector, ..Criteria::default() }), request)
+                Input::CheckOut(Box::new(Criteria { selector, ..Criteria::default() }), request)
             }
         };
         self.call_for(input, purpose, request)

@@ -77,10 +77,10 @@ impl Machine for Wrong {
                 self.machine.apply(now, Input::Resize(limits.sizes(sizes)))
             }
             (Bug::ForgivesFailures, Input::OperationFailed(..)) => Answer::Done,
-            (Bug::WritesAnywhere, Input::CheckOut(request)) => {
+            (Bug::WritesAnywhere, Input::CheckOut(_, request)) => {
                 let selector = ServerSelector::from(ReadPreference::new(ReadMode::Nearest));
                 let criteria = Criteria { selector, ..Criteria::default() };
-                self.machine.apply(now, Input::CheckOutFor(Box::new(criteria), request))
+                self.machine.apply(now, Input::CheckOut(Box::new(criteria), request))
             }
             (Bug::ForgetsDistances, Input::Check(server, Finding::Description(mut description))) => {
                 description.round_trip_time = None;
@@ -99,9 +99,9 @@ impl Machine for Wrong {
                 self.again = self.machine.pool_of(connection).map(|server| Output::Pool { server, output });
                 Answer::Done
             }
-            (Bug::MixesIdentities, Input::CheckOut(mut request)) => {
+            (Bug::MixesIdentities, Input::CheckOut(criteria, mut request)) => {
                 request.identity = None;
-                self.machine.apply(now, Input::CheckOut(request))
+                self.machine.apply(now, Input::CheckOut(criteria, request))
             }
             (_, input) => self.machine.apply(now, input),
         }

@@ -148,7 +148,7 @@ impl Incident {
     fn check_out(&mut self, servers: usize, label: u32, micros: u64) {
         let allowed = (0..2).filter(|server| servers >> server & 1 == 1).map(address).collect();
         let criteria = Criteria { selector: ServerSelector::AnyOf(allowed), ..Criteria::default() };
-        let (check_out, delivery) = self.topology.check_out_for(self.now, &criteria, CheckOutRequest::default());
+        let (check_out, delivery) = self.topology.check_out(self.now, &criteria, CheckOutRequest::default());
         self.topology.note_holder(check_out, label);
         self.uses.insert(check_out, micros);
         if let Some(delivery) = delivery {

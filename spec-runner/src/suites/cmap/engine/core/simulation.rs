@@ -17,7 +17,7 @@ use cmap_core::pool::{
 use cmap_core::random::Random;
 use cmap_core::server::Server;
 use cmap_core::time::Instant;
-use cmap_core::topology::{self, CheckOut, Topology, WarmUpError, WarmUpId};
+use cmap_core::topology::{self, CheckOut, Criteria, Topology, WarmUpError, WarmUpId};
 
 use super::network::{Happening, Network, VirtualServer};
 
@@ -114,7 +114,7 @@ impl Simulation {
 
     /// [`Topology::check_out`].
     pub(super) fn check_out(&mut self, request: CheckOutRequest) -> CheckOutId {
-        let (check_out, delivery) = self.call(|topology, now| topology.check_out(now, request));
+        let (check_out, delivery) = self.call(|topology, now| topology.check_out(now, Criteria::WRITABLE, request));
         self.deliver(delivery);
         match check_out {
             CheckOut::Started(id) => id,
