@@ -59,4 +59,4 @@ pub use self::what_if::{Change, Changes, Estimate, Fate, Outcome, ParseChangeErr
 pub const SCHEMA: u32 = 3;
 
 /// The version of the machines' behaviour: raised whenever the same calls get other answers or outputs. A file of another one is refused.
-pub const BEHAVIOUR: u32 = 5;
+pub const BEHAVIOUR: u32 = 6;

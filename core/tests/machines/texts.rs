@@ -196,7 +196,7 @@ fn a_check_out_says_how_long_its_caller_has_waited() {
 fn too_many_check_outs_that_wait_for_a_server_are_told_with_its_state() {
     let mut client = Client::new(&["a"], |_, options| options.max_wait_queue_depth = Some(QueueDepth::Waiters(1)));
     for _ in 0..2 {
-        let _ = client.topology.check_out(NOW, CheckOutRequest::default());
+        let _ = client.topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
     }
     client.drain();
 

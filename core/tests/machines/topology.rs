@@ -224,7 +224,7 @@ fn a_check_out_that_comes_back_ends_when_its_time_is_up() {
 fn two_that_may_wait() -> (Topology<()>, [CheckOut; 2]) {
     let depth = Some(QueueDepth::Waiters(2));
     let mut topology = open_with(options(&["a", "b", "c"]), |options| options.max_wait_queue_depth = depth);
-    let waiting = [(); 2].map(|()| topology.check_out(NOW, CheckOutRequest::default()).0);
+    let waiting = [(); 2].map(|()| topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()).0);
     drain(&mut topology);
     (topology, waiting)
 }
@@ -268,7 +268,7 @@ fn a_check_out_that_is_given_up_lets_another_one_wait_for_a_server_x_80() {
     let (mut topology, [first, _]) = two_that_may_wait();
     let _ = topology.cancel_check_out(NOW, first);
 
-    let _ = topology.check_out(NOW, CheckOutRequest::default());
+    let _ = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
 
     assert!(refused(&drain(&mut topology)).is_empty());
 }
@@ -284,7 +284,7 @@ fn check_outs_that_come_back_from_a_pool_are_not_refused_but_newcomers_are_x_80(
     let primary = id(&topology, "a");
     topology.handle_check(NOW, primary, failure).unwrap();
     assert_eq!((refused(&drain(&mut topology)), topology.selecting()), (vec![], 3));
-    let (newcomer, _) = topology.check_out(NOW, CheckOutRequest::default());
+    let (newcomer, _) = topology.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
 
     assert_eq!(refused(&drain(&mut topology)), [newcomer]);
 }
