@@ -6,15 +6,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use super::batch::Batch;
-use super::server_cursor::Left;
+use super::server_cursor::{Fetched, Left};
 use crate::error::OperationError;
 use crate::operation::Context;
 use crate::runtime::Runtime;
 use crate::runtime::chores::Chore;
-
-/// What a getMore leads to: the batch, and what is left of the cursor.
-pub(super) type Fetched<R> = (Result<Batch, OperationError>, Left<R>);
 
 type Work<R> = Pin<Box<dyn Future<Output = Fetched<R>> + Send>>;
 
@@ -60,17 +56,18 @@ impl<R: Runtime> Fetching<R> {
         Err(Self { context, state })
     }
 
-    pub(super) fn poll(&self, cx: &TaskContext<'_>) -> Poll<Fetched<R>> {
+    /// What the getMore has led to. Before its end `cx` is woken then.
+    pub(super) fn poll(self, cx: &TaskContext<'_>) -> Result<Fetched<R>, Self> {
         let waker = cx.waker().clone();
         let mut state = lock(&self.state);
         if let Some(fetched) = state.fetched.take() {
-            return Poll::Ready(fetched);
+            return Ok(fetched);
         }
         // Dropped without the lock: the last waker of a task drops its future.
         let before = state.reader.replace(waker);
         drop(state);
         drop(before);
-        Poll::Pending
+        Err(self)
     }
 }
 

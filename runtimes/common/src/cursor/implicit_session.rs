@@ -10,10 +10,8 @@ use bson::{RawDocument, RawDocumentBuf};
 use futures_core::Stream;
 use serde::de::DeserializeOwned;
 
-use super::batch::Batch;
 use super::fetching::Fetching;
-use super::server_cursor::{Left, ServerCursor, Until};
-use super::time::Ends;
+use super::reader::{Reader, Until};
 use super::typed::TypedCursor;
 use crate::error::OperationError;
 use crate::runtime::Runtime;
@@ -55,25 +53,14 @@ use crate::runtime::Runtime;
 /// ```
 #[must_use = "a cursor that is dropped is ended on the server"]
 pub struct Cursor<R: Runtime> {
-    batch: Batch,
-    stage: Stage<R>,
-    /// The end of the iteration that has begun.
-    iteration: Option<Ends>,
-}
-
-enum Stage<R: Runtime> {
-    Open(Box<ServerCursor<R>>),
-    GettingMore(Fetching<R>),
-    /// It is ended when this is dropped.
-    Failed {
-        _cursor: Box<ServerCursor<R>>,
-    },
-    Exhausted,
+    reader: Reader<R>,
+    /// The getMore that it waits for.
+    fetching: Option<Fetching<R>>,
 }
 
 impl<R: Runtime> Cursor<R> {
-    pub(super) fn new(batch: Batch, left: Left<R>) -> Self {
-        Self { batch, stage: left.into(), iteration: None }
+    pub(super) fn new(reader: Reader<R>) -> Self {
+        Self { reader, fetching: None }
     }
 
     /// The next document, or `None` at the end. The end of a tailable cursor does not come while the server has its collection:
@@ -82,10 +69,7 @@ impl<R: Runtime> Cursor<R> {
     /// # Errors
     /// The getMore failed, or its batch cannot be read.
     pub async fn try_next(&mut self) -> Result<Option<&RawDocument>, OperationError> {
-        // That of an earlier call, whose future was dropped, is over.
-        self.iteration = None;
-        let found = poll_fn(|cx| self.poll_advance(cx, Until::End)).await?;
-        Ok(if found { self.batch.current() } else { None })
+        self.next(Until::End).await
     }
 
     /// The next document if there is one by now: asks the server once at most. `None` at the end, and where a tailable cursor has
@@ -94,19 +78,20 @@ impl<R: Runtime> Cursor<R> {
     /// # Errors
     /// Those of [`try_next`](Self::try_next).
     pub async fn next_if_any(&mut self) -> Result<Option<&RawDocument>, OperationError> {
-        self.iteration = None;
-        let found = poll_fn(|cx| self.poll_advance(cx, Until::EmptyBatch)).await?;
-        Ok(if found { self.batch.current() } else { None })
+        self.next(Until::EmptyBatch).await
+    }
+
+    async fn next(&mut self, until: Until) -> Result<Option<&RawDocument>, OperationError> {
+        // The iteration of an earlier call, whose future was dropped, is over.
+        self.reader.begin();
+        poll_fn(|cx| self.poll_advance(cx, until)).await?;
+        Ok(self.reader.current())
     }
 
     /// Whether there is nothing more to read: the server has exhausted the cursor, or it has failed, and all documents at hand
     /// have been read.
     pub fn is_exhausted(&self) -> bool {
-        let is_over = match self.stage {
-            Stage::Failed { .. } | Stage::Exhausted => true,
-            Stage::Open(_) | Stage::GettingMore(_) => false,
-        };
-        is_over && self.batch.is_empty()
+        self.fetching.is_none() && self.reader.is_exhausted()
     }
 
     /// The documents as values of this type.
@@ -116,11 +101,8 @@ impl<R: Runtime> Cursor<R> {
 
     /// Ends the cursor, also on the server, and waits for its answer, for at most ten seconds.
     pub async fn close(self) {
-        match self.stage {
-            Stage::Open(cursor) | Stage::Failed { _cursor: cursor } => cursor.kill(None).await,
-            // It is cut off, and ended where it is dropped.
-            Stage::GettingMore(_) | Stage::Exhausted => {}
-        }
+        // A getMore under way is cut off, and its cursor ended where that is dropped.
+        self.reader.close(None).await;
     }
 
     /// What `read` makes of the next document; `None` at the end.
@@ -129,82 +111,29 @@ impl<R: Runtime> Cursor<R> {
         cx: &mut Context<'_>,
         read: impl FnOnce(&RawDocument) -> T,
     ) -> Poll<Option<Result<T, OperationError>>> {
-        self.poll_advance(cx, Until::End).map(|advanced| match advanced {
-            Ok(true) => self.batch.current().map(|document| Ok(read(document))),
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
+        self.poll_advance(cx, Until::End).map(|ended| {
+            self.reader.begin();
+            ended.map(|()| self.reader.current().map(read)).transpose()
         })
     }
 
-    /// Goes on to the next document; returns whether there is one.
-    fn poll_advance(&mut self, cx: &mut Context<'_>, until: Until) -> Poll<Result<bool, OperationError>> {
-        let mut has_asked = false;
+    /// Goes on to the next document, or to where there is none.
+    fn poll_advance(&mut self, cx: &mut Context<'_>, until: Until) -> Poll<Result<(), OperationError>> {
         loop {
-            match self.batch.advance() {
-                Ok(false) if has_asked && until == Until::EmptyBatch => return self.end(Ok(false)),
-                Ok(false) => {}
-                Ok(true) => return self.end(Ok(true)),
-                Err(error) => {
-                    self.batch = Batch::default();
-                    self.stage = std::mem::replace(&mut self.stage, Stage::Exhausted).failed();
-                    return self.end(Err(error.into()));
-                }
-            }
-            let (batch, left) = match std::mem::replace(&mut self.stage, Stage::Exhausted) {
-                Stage::Open(cursor) => {
-                    let ends = *self.iteration.get_or_insert_with(|| cursor.time.iteration(&cursor.context));
-                    let context = Arc::clone(&cursor.context);
-                    match Fetching::begin(context, cursor.get_more(None, ends, has_asked), cx) {
-                        Ok(fetched) => fetched,
-                        Err(fetching) => {
-                            self.stage = Stage::GettingMore(fetching);
-                            return Poll::Pending;
-                        }
-                    }
-                }
-                Stage::GettingMore(fetching) => match fetching.poll(cx) {
-                    Poll::Ready(fetched) => fetched,
-                    Poll::Pending => {
-                        self.stage = Stage::GettingMore(fetching);
-                        return Poll::Pending;
-                    }
-                },
-                over @ (Stage::Failed { .. } | Stage::Exhausted) => {
-                    self.stage = over;
-                    return self.end(Ok(false));
+            let polled = match self.fetching.take() {
+                Some(fetching) => fetching.poll(cx),
+                None => {
+                    let Some(get_more) = self.reader.step(until)? else { return Poll::Ready(Ok(())) };
+                    Fetching::begin(Arc::clone(&get_more.cursor.context), get_more.run(None), cx)
                 }
             };
-            self.stage = left.into();
-            has_asked = true;
-            match batch {
-                Ok(batch) => self.batch = batch,
-                Err(error) => return self.end(Err(error)),
+            match polled {
+                Ok(fetched) => self.reader.take_over(fetched)?,
+                Err(fetching) => {
+                    self.fetching = Some(fetching);
+                    return Poll::Pending;
+                }
             }
-        }
-    }
-
-    fn end(&mut self, ended: Result<bool, OperationError>) -> Poll<Result<bool, OperationError>> {
-        self.iteration = None;
-        Poll::Ready(ended)
-    }
-}
-
-impl<R: Runtime> Stage<R> {
-    /// The batch cannot be read.
-    fn failed(self) -> Self {
-        match self {
-            Self::Open(cursor) => Self::Failed { _cursor: cursor },
-            Self::GettingMore(_) | Self::Failed { .. } | Self::Exhausted => self,
-        }
-    }
-}
-
-impl<R: Runtime> From<Left<R>> for Stage<R> {
-    fn from(left: Left<R>) -> Self {
-        match left {
-            Left::Open(cursor) => Self::Open(cursor),
-            Left::Failed(cursor) => Self::Failed { _cursor: cursor },
-            Left::Exhausted => Self::Exhausted,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `implicit_session` | [`Cursor`]: of an operation without a session of the user's own; a stream |
 //! | `user_session` | [`SessionCursor`]: of an operation in a user's session, which each step is given |
 //! | `typed` | [`TypedCursor`]: a stream of values |
+//! | `reader` | what all three read with: the next document, or the getMore that brings it |
 //! | `server_cursor` | the cursor on its server: getMore and killCursors |
 //! | `fetching` | a getMore under way, in a task |
 //! | `doomed`, `reaper` | the cursors that nobody reads any more; the tasks that end them on their servers |
@@ -23,6 +24,7 @@ mod fetching;
 mod implicit_session;
 mod opening;
 mod options;
+mod reader;
 mod reaper;
 mod server_cursor;
 mod time;

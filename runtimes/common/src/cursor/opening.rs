@@ -9,6 +9,7 @@ use cmap_core::topology::TopologyType;
 use super::batch::Batch;
 use super::implicit_session::Cursor;
 use super::options::{CursorKind, CursorOptions};
+use super::reader::Reader;
 use super::server_cursor::{Left, Pinned, ServerCursor};
 use super::time::{CursorTime, TimeoutMode};
 use super::user_session::SessionCursor;
@@ -43,8 +44,8 @@ impl<R: Runtime> Operation<'_, R, NoSession> {
     /// # Errors
     /// Those of [`run`](Self::run), and the reply has no cursor.
     pub async fn cursor(self) -> Result<Cursor<R>, OperationError> {
-        let (batch, left, _) = open(self, None).await?;
-        Ok(Cursor::new(batch, left))
+        let (reader, _) = open(self, None).await?;
+        Ok(Cursor::new(reader))
     }
 
     /// The same with other options, which replace what the command says itself.
@@ -52,8 +53,8 @@ impl<R: Runtime> Operation<'_, R, NoSession> {
     /// # Errors
     /// Those of [`cursor`](Self::cursor), and the options do not go together.
     pub async fn cursor_with(self, options: CursorOptions) -> Result<Cursor<R>, OperationError> {
-        let (batch, left, _) = open(self, Some(options)).await?;
-        Ok(Cursor::new(batch, left))
+        let (reader, _) = open(self, Some(options)).await?;
+        Ok(Cursor::new(reader))
     }
 }
 
@@ -80,8 +81,8 @@ impl<R: Runtime> Operation<'_, R, InSession> {
     /// # Errors
     /// Those of [`run`](Self::run), and the reply has no cursor.
     pub async fn cursor(self) -> Result<SessionCursor<R>, OperationError> {
-        let (batch, left, lsid) = open(self, None).await?;
-        Ok(SessionCursor::new(batch, left, lsid))
+        let (reader, lsid) = open(self, None).await?;
+        Ok(SessionCursor::new(reader, lsid))
     }
 
     /// The same with other options, which replace what the command says itself.
@@ -89,16 +90,16 @@ impl<R: Runtime> Operation<'_, R, InSession> {
     /// # Errors
     /// Those of [`cursor`](Self::cursor), and the options do not go together.
     pub async fn cursor_with(self, options: CursorOptions) -> Result<SessionCursor<R>, OperationError> {
-        let (batch, left, lsid) = open(self, Some(options)).await?;
-        Ok(SessionCursor::new(batch, left, lsid))
+        let (reader, lsid) = open(self, Some(options)).await?;
+        Ok(SessionCursor::new(reader, lsid))
     }
 }
 
-/// Runs the operation. Returns its first batch, what is left of the cursor, and the user's session.
+/// Runs the operation. Returns what reads its cursor, and the user's session.
 async fn open<R: Runtime, S>(
     mut operation: Operation<'_, R, S>,
     options: Option<CursorOptions>,
-) -> Result<(Batch, Left<R>, Option<SessionId>), OperationError> {
+) -> Result<(Reader<R>, Option<SessionId>), OperationError> {
     operation.check_limit()?;
     let context = Arc::clone(operation.context());
     let are_own = options.is_some();
@@ -122,7 +123,7 @@ async fn open<R: Runtime, S>(
     let Answer { reply, server, connection } = ended.result?;
     let (batch, reply) = Batch::of(reply.into_document())?;
     if reply.id == 0 {
-        return Ok((batch, Left::Exhausted, of_user));
+        return Ok((Reader::new(batch, Left::Exhausted), of_user));
     }
     let mut options = said;
     if !are_own && server.max_wire_version < TAKES_COMMENT {
@@ -146,7 +147,7 @@ async fn open<R: Runtime, S>(
         options,
         time,
     };
-    Ok((batch, Left::Open(Box::new(cursor)), of_user))
+    Ok((Reader::new(batch, Left::Open(Box::new(cursor))), of_user))
 }
 
 /// The connection, which counts as a cursor's from here on (LB-16).

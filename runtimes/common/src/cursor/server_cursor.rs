@@ -72,14 +72,8 @@ pub(super) enum Left<R: Runtime> {
     Exhausted,
 }
 
-/// When a step of a cursor returns without a document.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Until {
-    /// At the end of the cursor only.
-    End,
-    /// After an empty batch, too.
-    EmptyBatch,
-}
+/// What a getMore leads to: the batch, and what is left of the cursor.
+pub(super) type Fetched<R> = (Result<Batch, OperationError>, Left<R>);
 
 impl<R: Runtime> ServerCursor<R> {
     /// Gets the next batch, in the user's session if there is one. `again`: the last one was empty, in the same iteration.
@@ -88,7 +82,7 @@ impl<R: Runtime> ServerCursor<R> {
         session: Option<&mut Session<R>>,
         ends: Ends,
         again: bool,
-    ) -> (Result<Batch, OperationError>, Left<R>) {
+    ) -> Fetched<R> {
         if again && !self.kind.awaits_data && rest(&self.context, ends).await.is_err() {
             return (Err(OperationError::closed_before_it_began()), Left::Failed(self));
         }
@@ -122,11 +116,7 @@ impl<R: Runtime> ServerCursor<R> {
         }
     }
 
-    fn go_on(
-        mut self: Box<Self>,
-        reply: RawDocumentBuf,
-        connection: Option<Connection<R>>,
-    ) -> (Result<Batch, OperationError>, Left<R>) {
+    fn go_on(mut self: Box<Self>, reply: RawDocumentBuf, connection: Option<Connection<R>>) -> Fetched<R> {
         self.keep(connection);
         match Batch::of(reply) {
             Ok((batch, said)) if said.id == 0 => {
@@ -142,7 +132,7 @@ impl<R: Runtime> ServerCursor<R> {
         }
     }
 
-    fn fail(mut self: Box<Self>, error: OperationError) -> (Result<Batch, OperationError>, Left<R>) {
+    fn fail(mut self: Box<Self>, error: OperationError) -> Fetched<R> {
         let is_early = self.time.mode == TimeoutMode::Iteration && error.is_timeout() && sent_nothing(&error);
         if is_early {
             return (Err(error), Left::Open(self));
@@ -288,11 +278,11 @@ impl<R: Runtime> Drop for ServerCursor<R> {
 }
 
 impl<R: Runtime> Left<R> {
-    /// Ends it on the server, if it is open there.
-    pub(super) async fn close(self, session: Option<&mut Session<R>>) {
+    /// The batch cannot be read.
+    pub(super) fn failed(self) -> Self {
         match self {
-            Self::Open(cursor) | Self::Failed(cursor) => cursor.kill(session).await,
-            Self::Exhausted => {}
+            Self::Open(cursor) => Self::Failed(cursor),
+            Self::Failed(_) | Self::Exhausted => self,
         }
     }
 }
