@@ -219,11 +219,9 @@ impl<C> Pool<C> {
         admission
     }
 
-    /// Another pool of the server has learnt this.
+    /// Another pool of the server has learnt this. A closed pool follows, too: its last connection may be the one that is tried.
     pub(crate) fn follow_admission(&mut self, admission: Admission) {
-        if self.state != PoolState::Closed {
-            self.admission = admission;
-        }
+        self.admission = admission;
     }
 
     /// Whether the connection that the backoff tries is still being established.

@@ -221,3 +221,27 @@ fn a_user_who_comes_during_a_backoff_waits_for_its_end_like_the_others_x_63() {
 
     assert_eq!(client.pending.len(), 0);
 }
+
+#[test]
+fn a_removed_user_whose_connection_is_tried_holds_nobody_back_x_63() {
+    let mut client = Client::new(2, |options| options.max_connecting = Some(1));
+    client.check_out(0);
+    client.check_out(1);
+    client.refuse();
+    client.check_out(0);
+    let end = client.now + Duration::from_secs(1);
+    while client.pending.is_empty() {
+        assert!(client.pass(end));
+    }
+    let tried = client.topology.identity_of(client.pending[0]).unwrap();
+
+    client.topology.remove_identity(client.now, tried);
+    client.drain();
+    client.refuse();
+
+    let end = client.now + Duration::from_secs(1);
+    while client.pending.is_empty() {
+        assert!(client.pass(end), "the other user connects");
+    }
+    assert_ne!(client.establish(), tried);
+}

@@ -121,7 +121,7 @@ fn the_timeline_has_every_call_until_a_time() {
     let incident = Incident::happen();
 
     let whole = incident.replay(&["--timeline"]);
-    let is_check_out = |line: &&str| line.contains("CheckOut(CheckOutRequest");
+    let is_check_out = |line: &&str| line.contains("CheckOut(Criteria");
     let first = stdout(&whole).lines().find(is_check_out).unwrap();
     let at: f64 = first.split_whitespace().nth(1).unwrap().parse().unwrap();
     let beginning = incident.replay(&["--timeline", "--until", &format!("{:.6}", at - 0.000_001)]);
