@@ -24,8 +24,20 @@ impl<C> Pool<C> {
     /// pool after the driver has changed. A population that has failed goes on, because the old one may be why.
     pub fn renew_credential(&mut self, now: Instant) {
         self.advance(now);
+        self.outdate_connections();
+        self.retire_outdated(now);
+    }
+
+    /// The connections that exist have an old credential.
+    pub(crate) fn outdate_connections(&mut self) {
         if self.state != PoolState::Closed {
             self.outdated_until = ConnectionId(self.connections.created());
+        }
+    }
+
+    /// Retires the connections that have an old credential, and goes on with a population that may have failed because of it.
+    pub(crate) fn retire_outdated(&mut self, now: Instant) {
+        if self.state != PoolState::Closed {
             self.retire_all(now, Duration::ZERO);
             if core::mem::take(&mut self.population_failed) {
                 self.settle(Due::Permit);

@@ -140,11 +140,12 @@ impl<C> Pool<C> {
         (self.limits.max_pool_size, self.limits.max_connecting)
     }
 
-    /// Since when a waiter waits that nothing but a permit of the budget keeps from a new connection.
+    /// Since when a waiter waits that nothing but a permit of the budget keeps from a new connection at `now`, or later.
     pub(crate) fn wants_permit_since(&self, now: Instant) -> Option<Instant> {
         let origin = self.wait_queue.next_origin()?;
         let lacks_one = self.wait_queue.len() > self.connections.pending + self.checks();
-        (lacks_one && self.has_room() && self.is_creation_allowed_at(now)).then(|| self.wait_queue.started_at(origin))
+        (lacks_one && self.has_room() && self.is_creation_allowed_at(self.now.max(now)))
+            .then(|| self.wait_queue.started_at(origin))
     }
 
     /// Whether a waiter has nothing but the limit of all pools together in its way: it is served as soon as a

@@ -88,7 +88,7 @@ impl<C> Topology<C> {
             self.servers.get_mut(id).into_iter().for_each(|server| server.pool.yield_next());
             return;
         }
-        let (mut needy, member) = (self.needy(), self.member_of(id));
+        let (mut needy, member) = (self.needy(Instant::ORIGIN), self.member_of(id));
         needy.retain(|needy| self.donors(needy.server).include(member));
         let Some(neediest) = neediest(&needy).filter(|neediest| neediest.server != id) else { return };
         if let Some(server) = self.servers.get_mut(id)
@@ -100,18 +100,23 @@ impl<C> Topology<C> {
         }
     }
 
-    /// Gives what is free to those that need it, after a call of a pool.
+    /// Gives what is free to those that need it, after a call of a pool. Time counts as far as each pool knows it: only a timeout lets it pass.
     pub(super) fn share_budget(&mut self) {
+        self.share_budget_at(Instant::ORIGIN);
+    }
+
+    /// Gives what is free to those that need it at `now`, which a pool may not know of yet.
+    fn share_budget_at(&mut self, now: Instant) {
         if self.has_budget() {
             self.take_back();
-            let is_sought = self.serve_neediest();
+            let is_sought = self.serve_neediest(now);
             self.end_call(is_sought);
         }
     }
 
     /// Serves those that need a permit, as long as there is one. Whether somebody needs one that comes back.
-    fn serve_neediest(&mut self) -> bool {
-        let mut needy = self.needy();
+    fn serve_neediest(&mut self, now: Instant) -> bool {
+        let mut needy = self.needy(now);
         let mut are_same = true;
         // Those that cannot get one, though others might: each server has limits of its own.
         let mut without = Vec::new();
@@ -128,13 +133,13 @@ impl<C> Topology<C> {
             let after = self.spend_permit(server);
             // At least a waiter has failed whose time is up, if none has got a connection.
             if after == before {
-                return !self.needy().is_empty();
+                return !self.needy(now).is_empty();
             }
-            needy = self.needy();
+            needy = self.needy(now);
             needy.retain(|needy| !without.contains(&needy.server));
             are_same = false;
         }
-        !without.is_empty() && (are_same || !self.needy().is_empty())
+        !without.is_empty() && (are_same || !self.needy(now).is_empty())
     }
 
     /// Lets a server create a connection with a permit. Returns what its pool has then.
@@ -207,7 +212,7 @@ impl<C> Topology<C> {
     pub(super) fn handle_timeout_within_budget(&mut self) {
         let now = self.now;
         // What a backoff or a rate held back until now is for the longest waiter, whichever pool is asked first.
-        self.share_budget();
+        self.share_budget_at(now);
         let mut is_first_round = true;
         for _ in 0..=self.servers.slots() {
             let mut was_any_due = false;
@@ -247,12 +252,12 @@ impl<C> Topology<C> {
         NextPermit::of(|closed| self.free_permits(pool, closed))
     }
 
-    /// The servers of which a waiter needs a permit.
-    fn needy(&self) -> Vec<Neediest> {
+    /// The servers of which a waiter needs a permit at `now`, or at the latest time that its pool knows.
+    fn needy(&self, now: Instant) -> Vec<Neediest> {
         let pools = self.usage.slots_with_waiters().filter_map(|slot| {
             let server = self.servers.id_at(slot)?;
             let pool = &self.servers.get(server)?.pool;
-            Some(Neediest { server, since: pool.wants_permit_since(self.now)?, connections: pool.counts().total() })
+            Some(Neediest { server, since: pool.wants_permit_since(now)?, connections: pool.counts().total() })
         });
         pools.collect()
     }

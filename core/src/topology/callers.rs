@@ -299,9 +299,16 @@ impl<C> Topology<C> {
     /// themselves. A server that is unknown may have refused the old one, so it is checked as soon as possible.
     pub fn renew_credential(&mut self, now: Instant) {
         self.advance(now);
+        // All of them first: a connection that retires may let another pool create one, which has the new credential.
+        let is_own = |server: &&mut Server<C>| server.of_identity.is_none();
+        self.servers
+            .iter_mut()
+            .map(|(_, server)| server)
+            .filter(is_own)
+            .for_each(|server| server.pool.outdate_connections());
         for slot in 0..self.servers.slots() {
             let Some(id) = self.servers.id_at(slot).filter(|&id| self.member_of(id) == id) else { continue };
-            self.call_pool(id, |pool| pool.renew_credential(now));
+            self.call_pool(id, |pool| pool.retire_outdated(now));
             let is_unusable = |server: &Server<C>| {
                 server.description.server_type == ServerType::Unknown && server.pool.state() == PoolState::Paused
             };

@@ -135,8 +135,11 @@ impl<C> Topology<C> {
     pub fn renew_credential_of(&mut self, now: Instant, identity: IdentityId) {
         self.advance(now);
         let pools = self.identities.pools.get(&identity).cloned().unwrap_or_default();
+        for &(_, pool) in &pools {
+            self.servers.get_mut(pool).into_iter().for_each(|server| server.pool.outdate_connections());
+        }
         for (_, pool) in pools {
-            self.call_pool(pool, |pool| pool.renew_credential(now));
+            self.call_pool(pool, |pool| pool.retire_outdated(now));
         }
     }
 
