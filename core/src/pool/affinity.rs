@@ -95,9 +95,15 @@ impl<C> Pool<C> {
         self.connections.hottest_first(|key| !self.is_kept(key)).next()
     }
 
-    /// Whether an arrival takes the connection of its key, however many wait.
-    pub(super) fn can_serve_own(&self, request: &CheckOutRequest) -> bool {
-        matches!(self.own_of(request), Own::Ready(_))
+    /// Whether an arrival takes an available connection, however many wait: that of its key, or any, if those who wait want others.
+    pub(super) fn can_serve_at_once(&mut self, request: &CheckOutRequest) -> bool {
+        match self.own_of(request) {
+            Own::Ready(_) => true,
+            Own::Unchecked(_) | Own::Busy(_) => false,
+            Own::Perished(..) | Own::None => {
+                self.wait_queue.len() == 0 && self.next_usable().is_some_and(|key| self.is_usable(key))
+            }
+        }
     }
 
     /// Whether connections are held for their keys.

@@ -268,7 +268,8 @@ impl<C> Pool<C> {
         let check_out = self.wait_queue.start(self.now);
         let key = check_out.key;
         self.emit(|| Event::ConnectionCheckOutStarted { check_out });
-        match self.state {
+        let state = self.state;
+        match state {
             PoolState::Closed => self.fail(key, CheckOutErrorKind::PoolClosed),
             PoolState::Paused => {
                 let cause = self.paused_by.clone();
@@ -277,7 +278,7 @@ impl<C> Pool<C> {
             PoolState::Ready if request.deadline.is_some_and(|deadline| deadline <= self.now) => {
                 self.fail_at_its_time(key, WaitLimit::Deadline, WaitBound::NoTime);
             }
-            PoolState::Ready if self.is_queue_full() && !self.can_serve_own(&request) => {
+            PoolState::Ready if self.is_queue_full() && !self.can_serve_at_once(&request) => {
                 let max_wait_queue_depth = self.limits.max_wait_queue_depth;
                 self.fail(key, CheckOutErrorKind::WaitQueueFull { max_wait_queue_depth });
             }
@@ -299,6 +300,8 @@ impl<C> Pool<C> {
         let met = self.wait_queue.progress(id);
         if met == Cancellation::Cancelled {
             self.cancel(id.key);
+            // The next in the queue may want a connection that this one did not.
+            self.settle(Due::Queue);
         }
         met
     }
@@ -512,13 +515,15 @@ impl<C> Pool<C> {
 
     // Shared by the parts of the machine.
 
-    /// Moves the clock forward and fails the check-outs whose time is up.
+    /// Moves the clock forward and fails the check-outs whose time is up. Returns whether there were any.
     #[inline]
-    fn advance(&mut self, now: Instant) {
+    fn advance(&mut self, now: Instant) -> bool {
         self.now = self.now.max(now);
-        if self.wait_queue.next_deadline().is_some_and(|at| at <= self.now) {
+        let is_any_overdue = self.wait_queue.next_deadline().is_some_and(|at| at <= self.now);
+        if is_any_overdue {
             self.fail_overdue();
         }
+        is_any_overdue
     }
 
     #[inline]

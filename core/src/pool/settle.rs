@@ -7,14 +7,14 @@
 //! | | what is due | after | rules |
 //! |---|---|---|---|
 //! | 1 | who waits in a pool that is not ready fails | every call | CMAP-29, CMAP-39 |
-//! | 2 | available connections go to the queue, the longest waiter first | every call | CMAP-26, X-16 |
+//! | 2 | available connections go to the queue, the longest waiter first | every call but [`Due::Time`] | CMAP-26, X-16 |
 //! | 3 | connections are created for waiters | every call | CMAP-26, CMAP-27, X-15 |
-//! | 4 | held connections are lent to waiters for whom none can be created | every call | X-87 |
-//! | 5 | available connections beyond maxPoolSize are closed | [`Due::Spare`] | X-70 |
-//! | 6 | connections whose lives are over are closed; others serve in their place | [`Due::Spare`] | X-84 |
-//! | 7 | idle connections are refreshed | [`Due::Spare`] | X-95 |
+//! | 4 | held connections are lent to waiters for whom none can be created | every call but [`Due::Time`] | X-87 |
+//! | 5 | available connections beyond maxPoolSize are closed | [`Due::Time`], [`Due::Spare`] | X-70 |
+//! | 6 | connections whose lives are over are closed; others serve in their place | [`Due::Time`], [`Due::Spare`] | X-84 |
+//! | 7 | idle connections are refreshed | [`Due::Time`], [`Due::Spare`] | X-95 |
 //! | 8 | what is missing to minPoolSize is created | [`Due::Permit`] | CMAP-44, X-19 |
-//! | 9 | warm-ups end or go on | [`Due::Spare`] | X-96 |
+//! | 9 | warm-ups end or go on | [`Due::Time`], [`Due::Spare`] | X-96 |
 //!
 //! Afterwards either no check-out waits, or the only available connections are being checked for waiters or held for keys, and then there is no
 //! permit, no room, or a pending connection for each waiter.
@@ -30,8 +30,11 @@ pub(super) enum Due {
     Queue,
     /// A connection for the check-out that has just joined the queue, though pending ones would suffice for all.
     Arrival,
-    /// All that concerns connections that nobody waits for, but for what is missing to minPoolSize: time has passed, or such a connection
-    /// has come back.
+    /// The connections that backoff or rate held back, and all that concerns connections that nobody waits for, but for what is missing to
+    /// minPoolSize. Nothing has become available for the queue.
+    Time,
+    /// All that concerns connections that nobody waits for, but for what is missing to minPoolSize: one of them has come back, or there may be
+    /// fewer.
     Spare,
     /// That, too: a permit is free, or maintenance runs.
     Permit,
@@ -44,10 +47,12 @@ impl<C> Pool<C> {
         if self.state != PoolState::Ready {
             self.evict_waiters();
         }
-        if self.wait_queue.len() > 0 {
-            self.serve(due);
+        match due {
+            _ if self.wait_queue.len() == 0 => {}
+            Due::Time => self.create_for_waiters(due),
+            Due::Queue | Due::Arrival | Due::Spare | Due::Permit => self.serve(due),
         }
-        if let Due::Spare | Due::Permit = due {
+        if let Due::Time | Due::Spare | Due::Permit = due {
             self.settle_spare(due);
         }
     }

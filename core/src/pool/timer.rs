@@ -28,10 +28,13 @@ impl<C> Pool<C> {
     /// limit of new ones held back, retires and refreshes connections, closes what a host has that nobody uses, runs
     /// maintenance if it is due (CMAP-47), and goes on with warm-ups.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.advance(now);
+        if self.advance(now) {
+            // Those behind them in the queue may want connections that they did not.
+            self.settle(Due::Queue);
+        }
         self.end_holds();
         self.expire_host();
-        self.settle(Due::Spare);
+        self.settle(Due::Time);
         if self.begin_maintenance() {
             self.settle(Due::Permit);
         }

@@ -7,7 +7,9 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
 use cmap_core::options::{PoolOptions, QueueDepth};
-use cmap_core::pool::{Action, CheckOutErrorKind, CheckOutRequest, Handle, IdentityId, Output as PoolOutput};
+use cmap_core::pool::{
+    Action, CheckOutErrorKind, CheckOutRequest, Condition, Handle, IdentityId, Output as PoolOutput,
+};
 use cmap_core::server::{ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Criteria, Output, Topology, TopologyOptions};
@@ -46,6 +48,24 @@ impl Client {
         let (_, delivery) = self.topology.check_out(self.now, Criteria::WRITABLE, request);
         assert!(delivery.is_none(), "every connection stays in use");
         self.drain();
+    }
+
+    /// A user's check-out gets a connection, and gives it back.
+    fn check_out_and_in(&mut self, user: usize) -> Handle {
+        let request = CheckOutRequest::default().identity(self.users[user]);
+        let (_, delivery) = self.topology.check_out(self.now, Criteria::WRITABLE, request);
+        assert!(delivery.is_none());
+        self.drain();
+        let connection = self.pending.remove(0);
+        self.topology.handle_established(self.now, connection, ()).unwrap();
+        let delivered = core::iter::from_fn(|| self.topology.poll_output()).find_map(|output| match output {
+            Output::Pool { output: PoolOutput::Action(Action::Deliver { check_out, .. }), .. } => Some(check_out),
+            _ => None,
+        });
+        let check_out = delivered.unwrap();
+        let _ = self.topology.check_in(self.now, check_out, connection, (), Condition::Usable).unwrap();
+        self.drain();
+        connection
     }
 
     /// The server refuses the oldest connection that is being established.
@@ -208,6 +228,24 @@ fn the_queues_of_all_users_are_as_deep_together_as_that_of_one_may_be_x_80() {
     }
 
     assert_eq!(client.refused, 1, "the fourth waiter is one too many, though the first in the queue of its user");
+}
+
+#[test]
+fn a_user_for_whom_a_connection_is_available_is_served_however_many_others_wait_x_80() {
+    let set = |options: &mut PoolOptions| {
+        options.max_pool_size = Some(2);
+        options.max_connecting = Some(1);
+        options.max_wait_queue_depth = Some(QueueDepth::Waiters(1));
+    };
+    let mut client = Client::new(2, set);
+    let idle = client.check_out_and_in(0);
+    client.check_out(1);
+
+    let request = CheckOutRequest::default().identity(client.users[0]);
+    let (_, delivery) = client.topology.check_out(client.now, Criteria::WRITABLE, request);
+
+    assert_eq!(delivery.map(|delivery| delivery.connection), Some(idle));
+    assert_eq!(client.refused, 0);
 }
 
 #[test]

@@ -121,6 +121,8 @@ pub(crate) enum Due {
     Queue,
     /// A connection for one who has just come, whatever is pending.
     Arrival,
+    /// What concerns connections that nobody waits for, and what backoff or rate held back.
+    Time,
     /// What concerns connections that nobody waits for.
     Spare,
     /// That, and a population.
@@ -171,10 +173,12 @@ impl Reference {
     pub(crate) fn apply(&mut self, now: u64, call: Call<Named>) -> Result<Answer, ApiMisuse> {
         self.calls += 1;
         self.now = self.now.max(now);
+        let mut has_failed = false;
         // A member past its deadline leaves the queue at once (CMAP-15), whatever the call is; the earliest first.
         while let Some((at, waiter, limit)) = self.next_deadline().filter(|&(at, ..)| at <= self.now) {
             debug_assert!(at >= waiter.started_at);
             self.fail(waiter, Kind::Timeout(limit));
+            has_failed = true;
         }
         match call {
             Call::CheckOut(offset, key) => return Ok(Answer::CheckOut(self.check_out(offset, key))),
@@ -234,9 +238,12 @@ impl Reference {
                 return Ok(Answer::WarmUpCancelled { was_open: self.cancel_warm_up(number) });
             }
             Call::Timeout => {
+                if has_failed {
+                    self.settle(Due::Queue);
+                }
                 self.end_holds();
                 self.look_at_host();
-                self.settle(Due::Spare);
+                self.settle(Due::Time);
                 if self.maintenance().is_some_and(|(at, _)| at <= self.now) {
                     self.last_run = Some(self.now);
                     self.population_failed = false;
@@ -281,14 +288,16 @@ impl Reference {
         let deadline = offset.map(|offset| self.now.saturating_add_signed(offset));
         let waiter = Waiter { check_out: self.started, started_at: self.now, deadline, key, wants: None };
         self.outputs.push(Output::CheckOutStarted(self.started));
-        match self.state {
+        let state = self.state;
+        match state {
             PoolState::Closed => self.fail(waiter, Kind::PoolClosed),
             PoolState::Paused => self.fail(waiter, Kind::PoolCleared(self.paused_by)),
             PoolState::Ready if deadline.is_some_and(|at| at <= self.now) => {
                 self.fail(waiter, Kind::Timeout(WaitLimit::Deadline));
             }
             PoolState::Ready
-                if (1..=self.counts()[3]).contains(&self.options.max_wait_queue_depth) && !self.has_own(key) =>
+                if (1..=self.counts()[3]).contains(&self.options.max_wait_queue_depth)
+                    && !self.can_serve_at_once(waiter) =>
             {
                 self.fail(waiter, Kind::WaitQueueFull);
             }
@@ -310,6 +319,7 @@ impl Reference {
         let Named::Own(number) = check_out else { return Cancellation::Finished };
         if let Some(&waiter) = self.waiters.iter().chain(&self.loyal).find(|waiter| waiter.check_out as u64 == number) {
             self.fail(waiter, Kind::Cancelled);
+            self.settle(Due::Queue);
             return Cancellation::Cancelled;
         }
         let holds =

@@ -36,12 +36,29 @@ impl Reference {
         true
     }
 
-    /// Whether an arrival takes the connection of its key at once.
-    pub(super) fn has_own(&self, key: Option<Key>) -> bool {
-        key.and_then(|key| self.of_key(key)).is_some_and(|own| {
-            let is_fresh = !self.needs_check(own);
-            own.state == State::Available && self.perished(own).is_none() && is_fresh
-        })
+    /// Whether an arrival takes a connection at once, however many wait.
+    pub(super) fn can_serve_at_once(&mut self, waiter: Waiter) -> bool {
+        if let Some(own) = waiter.key.and_then(|key| self.of_key(key)).cloned() {
+            let is_there = own.state == State::Available && self.perished(&own).is_none();
+            if is_there {
+                return !self.needs_check(&own);
+            }
+            let may_come = own.state != State::Available && self.may_come_back(&own);
+            if may_come && self.options.affinity != Some(Affinity::Prefer) {
+                return false;
+            }
+        }
+        if !self.waiters.is_empty() {
+            return false;
+        }
+        // One that must not be used any more is closed as it is found.
+        while let Some(next) = self.next_for(Waiter { key: None, ..waiter }) {
+            match self.perished(&next) {
+                Some(reason) => self.close(next.id, reason, None, true),
+                None => return !self.needs_check(&next),
+            }
+        }
+        false
     }
 
     fn of_key(&self, key: Key) -> Option<&Connection> {

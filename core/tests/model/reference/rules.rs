@@ -11,8 +11,11 @@ impl Reference {
     /// What follows from a call.
     pub(super) fn settle(&mut self, due: Due) {
         self.evict();
-        self.serve(due);
-        if let Due::Spare | Due::Permit = due {
+        match due {
+            Due::Time => self.create_for_waiters(false),
+            Due::Queue | Due::Arrival | Due::Spare | Due::Permit => self.serve(due),
+        }
+        if let Due::Time | Due::Spare | Due::Permit = due {
             self.close_surplus();
             let before = self.connections.len();
             self.retire();
