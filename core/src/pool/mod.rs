@@ -296,12 +296,20 @@ impl<C> Pool<C> {
     /// [`Action::Fail`]; a connection that is being established for it stays in the pool.
     #[must_use = "a delivered connection has to be checked in"]
     pub fn cancel_check_out(&mut self, now: Instant, id: CheckOutId) -> Cancellation {
+        let met = self.withdraw_check_out(now, id);
+        if met == Cancellation::Cancelled {
+            // The next in the queue may want a connection that this one did not.
+            self.settle(Due::Queue);
+        }
+        met
+    }
+
+    /// Cancels a check-out that goes elsewhere, one of several: nobody is served in its place yet.
+    pub(crate) fn withdraw_check_out(&mut self, now: Instant, id: CheckOutId) -> Cancellation {
         self.advance(now);
         let met = self.wait_queue.progress(id);
         if met == Cancellation::Cancelled {
             self.cancel(id.key);
-            // The next in the queue may want a connection that this one did not.
-            self.settle(Due::Queue);
         }
         met
     }

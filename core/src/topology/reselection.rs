@@ -143,7 +143,7 @@ impl<C> Topology<C> {
                     origins.note_waiter(check_out, waiter);
                 }
             } else if let Some(server) = self.servers.get_mut(server)
-                && server.pool.cancel_check_out(now, check_out) == Cancellation::Cancelled
+                && server.pool.withdraw_check_out(now, check_out) == Cancellation::Cancelled
             {
                 self.reselect(check_out, waiter);
             }
