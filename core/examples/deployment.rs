@@ -129,7 +129,7 @@ impl Driver {
             Output::Pool { server, output: pool::Output::Event(event) } => println!("{server}: {}", event.name()),
             Output::Pool { server, output: pool::Output::Action(action) } => return self.act_for_pool(server, action),
             Output::Monitor { server, call } => self.act_for_monitor(server, call),
-            // Who waits for a server waits in its pool then, and for another server if that one fails.
+            // A check-out that waited for a server waits in that server's pool from now on.
             Output::Selected { selection, check_out } => {
                 let caller = self.waiting.remove(&CheckOut::Selecting(selection));
                 self.waiting.extend(caller.map(|caller| (CheckOut::Started(check_out), caller)));

@@ -120,7 +120,7 @@ impl<C> Pool<C> {
         self.lend_nothing();
     }
 
-    /// So many check-outs wait in the other pools of the server.
+    /// Notes how many check-outs wait in the other pools of the server.
     pub(crate) fn note_waiting_elsewhere(&mut self, waiting: u32) {
         self.share.waiting_elsewhere = waiting;
     }

@@ -90,9 +90,9 @@ impl<R: Runtime> Client<R> {
         self.check_out_for_within(Criteria { selector: selector.into(), ..Criteria::default() }, limit)
     }
 
-    /// The same within a [`Duration`] or before a [`Deadline`](crate::Deadline), as
-    /// [`check_out_within`](Connections::check_out_within), and for the next attempt of an operation that has failed on
-    /// `deprioritized` servers: they are taken only if no other one suits.
+    /// Checks a connection to a server that meets `criteria` out, within a [`Duration`] or before a
+    /// [`Deadline`](crate::Deadline). Servers that an earlier attempt has failed on are `deprioritized`: they are taken only if
+    /// no other one suits.
     #[track_caller]
     pub fn check_out_for_within(&self, criteria: Criteria, limit: impl Into<Limit>) -> CheckOut<'_, R> {
         CheckOut::of(self.driver(), criteria, limit.into()).by_caller()
@@ -130,7 +130,7 @@ impl<R: Runtime> Client<R> {
         self.operation(selector, command).run().await
     }
 
-    /// The same within a [`Duration`] or before a [`Deadline`](crate::Deadline), retries included, instead of for timeoutMS.
+    /// Runs a command, retries included, within a [`Duration`] or before a [`Deadline`](crate::Deadline) instead of for timeoutMS.
     ///
     /// # Errors
     /// Those of [`Operation::run`].
@@ -160,7 +160,7 @@ impl<R: Runtime> Client<R> {
         self.start_session_with(SessionOptions::default())
     }
 
-    /// The same with other options: [`SessionOptions`], or just its [`Consistency`](crate::Consistency), or just the defaults of
+    /// Starts a session with other options: [`SessionOptions`], or just its [`Consistency`](crate::Consistency), or just the defaults of
     /// its transactions.
     ///
     /// # Errors
@@ -239,7 +239,7 @@ impl<R: Runtime> Client<R> {
         self.warm_up_for(ServerSelector::Writable, connections, limit).await
     }
 
-    /// The same for every server that suits `selector`: a read preference of [`Nearest`](cmap_core::options::ReadMode::Nearest) takes all.
+    /// Has connections established to every server that suits `selector`: a read preference of [`Nearest`](cmap_core::options::ReadMode::Nearest) takes all.
     ///
     /// # Errors
     /// Those of [`warm_up`](Self::warm_up).

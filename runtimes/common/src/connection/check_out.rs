@@ -67,7 +67,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
         Self { driver, stage: Stage::New(limit), wanted: None, tag: Tag::default() }
     }
 
-    /// The same for the connection that `key` had last; what that means is up to the option
+    /// Asks for the connection that `key` had last; what that means is up to the option
     /// [`affinity`](cmap_core::options::PoolOptions::affinity), without which the check-out fails. Call it before the future is
     /// polled; it has no effect afterwards.
     pub fn affinity(mut self, key: AffinityKey) -> Self {
@@ -81,7 +81,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
         Self { driver, stage: Stage::New(limit), wanted, tag: Tag::default() }
     }
 
-    /// The same check-out, by the caller of this.
+    /// Notes the caller of this as who checks out.
     #[inline]
     #[track_caller]
     pub(crate) fn by_caller(mut self) -> Self {

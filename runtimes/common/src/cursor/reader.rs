@@ -1,4 +1,4 @@
-//! What reads a cursor, whoever gets its batches: the documents at hand, and what is left of it on its server.
+//! Reads a cursor: hands out the documents of its batch, and says which getMore fetches the next one. Its owner sends that.
 
 use bson::RawDocument;
 
