@@ -308,7 +308,7 @@ fn run_paths(report: &mut Report<'_>, args: &RunArgs) -> io::Result<()> {
 fn run_default(report: &mut Report<'_>, args: &EngineArgs, specs: Vec<PathBuf>) -> io::Result<()> {
     let Some(engines) = start_engines(report, args)? else { return Ok(()) };
     let plan = Plan { seeds: 0..=args.seeds - 1, repeat: args.repeat };
-    let mut suites = official_suites(report, specs)?;
+    let Some(mut suites) = official_suites(report, specs)? else { return Ok(()) };
     match official::scenarios() {
         Some(suite) => suites.push(suite),
         None => report.note("This project's scenarios are not here; run this in its folder to run them, too.")?,
@@ -328,7 +328,8 @@ fn start_engines(report: &mut Report<'_>, args: &EngineArgs) -> io::Result<Optio
     }
 }
 
-fn official_suites(report: &mut Report<'_>, specs: Vec<PathBuf>) -> io::Result<Vec<Suite>> {
+/// `None` if a folder cannot be used, which is reported.
+fn official_suites(report: &mut Report<'_>, specs: Vec<PathBuf>) -> io::Result<Option<Vec<Suite>>> {
     let of_variable = || {
         let folders = std::env::var_os("MONGODB_SPECS").filter(|folders| !folders.is_empty())?;
         Some(Named { origin: "$MONGODB_SPECS", folders: std::env::split_paths(&folders).collect() })
@@ -337,9 +338,9 @@ fn official_suites(report: &mut Report<'_>, specs: Vec<PathBuf>) -> io::Result<V
     match official::find_specs(named.as_ref()).and_then(|folders| official::suites(&folders)) {
         Ok(suites) if suites.is_empty() => {
             let hint = format!("MongoDB's official tests are not here; get them with\n    {}", official::GET_SPECS);
-            report.note(&hint).map(|()| Vec::new())
+            report.note(&hint).map(|()| Some(Vec::new()))
         }
-        Ok(suites) => Ok(suites),
-        Err((folder, problem)) => report.unusable(&folder, &problem).map(|()| Vec::new()),
+        Ok(suites) => Ok(Some(suites)),
+        Err((folder, problem)) => report.unusable(&folder, &problem).map(|()| None),
     }
 }

@@ -81,7 +81,7 @@ fn pair(driver: &mut Driver, after: Duration) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
     fn steps_a_millisecond_apart_are_explained_as_by_a_replay(

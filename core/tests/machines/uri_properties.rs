@@ -93,12 +93,14 @@ proptest! {
         let printed = printed(&format!("mongodb://user:pw@host/?{option}{secret}{rest}"));
         prop_assert!(!printed.contains("hunter2"), "{printed}");
     }
+}
 
-    #[test]
-    fn what_is_printed_is_no_longer_than_some_times_the_string(piece in prop::sample::select(PIECES)) {
+#[test]
+fn what_is_printed_is_no_longer_than_some_times_the_string() {
+    for piece in PIECES {
         let many = piece.repeat(MAX_LENGTH / piece.len() - 20);
         for text in [format!("mongodb://{many}"), format!("mongodb://h/?{many}"), format!("mongodb://h/?{many}a=b")] {
-            prop_assert!(printed(&text).len() < 100 * MAX_LENGTH);
+            assert!(printed(&text).len() < 100 * MAX_LENGTH, "{piece}");
         }
     }
 }
