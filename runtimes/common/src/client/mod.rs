@@ -86,8 +86,8 @@ impl<R: Runtime> Client<R> {
     /// For at most timeoutMS, or waitQueueTimeoutMS (CSOT-3), and serverSelectionTimeoutMS.
     #[track_caller]
     pub fn check_out_for(&self, selector: impl Into<ServerSelector>) -> CheckOut<'_, R> {
-        let limit = self.context().timeout.map_or(Limit::None, Limit::Within);
-        self.check_out_for_within(Criteria { selector: selector.into(), ..Criteria::default() }, limit)
+        let criteria = Criteria { selector: selector.into(), ..Criteria::default() };
+        self.check_out_for_within(criteria, self.context().timeout)
     }
 
     /// Checks a connection to a server that meets `criteria` out, within a [`Duration`] or before a

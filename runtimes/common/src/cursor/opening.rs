@@ -11,7 +11,7 @@ use super::implicit_session::Cursor;
 use super::options::{CursorKind, CursorOptions};
 use super::reader::Reader;
 use super::server_cursor::{Left, Pinned, ServerCursor};
-use super::time::{CursorTime, TimeoutMode};
+use super::time::CursorTime;
 use super::user_session::SessionCursor;
 use crate::connection::Connection;
 use crate::error::OperationError;
@@ -107,18 +107,12 @@ async fn open<R: Runtime, S>(
         (CursorKind::of_command(command), options.unwrap_or_else(|| CursorOptions::of_command(command)))
     });
     let time = CursorTime::begin(&context, operation.limit(), kind, &said)?;
-    let ends = time.first();
     let session = operation.take_session();
     let of_user = match &session {
         SessionOf::Explicit(session) => Some(session.id()),
         SessionOf::Implicit(_) => None,
     };
-    // A server that waits for data takes the limit for that of this command alone.
-    let is_iteration = time.mode == TimeoutMode::Iteration && !kind.awaits_data;
-    let means = Means { session, connection: None, deadline: ends.deadline, is_iteration, makes_cursor: true };
-    if let Some(limit) = ends.limit {
-        operation = operation.within(limit);
-    }
+    let means = Means { session, connection: None, budget: Some(time.first), makes_cursor: true };
     let ended = operation.carry_out(means).await;
     let Answer { reply, server, connection } = ended.result?;
     let (batch, reply) = Batch::of(reply.into_document())?;

@@ -4,18 +4,18 @@ use bson::RawDocument;
 
 use super::batch::Batch;
 use super::server_cursor::{Fetched, Left, ServerCursor};
-use super::time::Ends;
 use crate::error::{CursorError, OperationError};
 use crate::runtime::Runtime;
 use crate::session::Session;
+use crate::time::Budget;
 
 /// The documents of a cursor that have not been read, and the cursor.
 pub(super) struct Reader<R: Runtime> {
     batch: Batch,
     /// `None` during a getMore, which may have been dropped.
     left: Option<Left<R>>,
-    /// The end of the iteration that has begun.
-    ends: Option<Ends>,
+    /// The time of the iteration that has begun.
+    budget: Option<Budget>,
     /// Whether the iteration has got a batch.
     has_asked: bool,
 }
@@ -32,19 +32,19 @@ pub(super) enum Until {
 /// A getMore that is to be sent.
 pub(super) struct GetMore<R: Runtime> {
     pub(super) cursor: Box<ServerCursor<R>>,
-    ends: Ends,
+    budget: Budget,
     /// Whether the last batch was empty, in the same iteration.
     again: bool,
 }
 
 impl<R: Runtime> Reader<R> {
     pub(super) fn new(batch: Batch, left: Left<R>) -> Self {
-        Self { batch, left: Some(left), ends: None, has_asked: false }
+        Self { batch, left: Some(left), budget: None, has_asked: false }
     }
 
     /// The next step is the first of an iteration.
     pub(super) fn begin(&mut self) {
-        (self.ends, self.has_asked) = (None, false);
+        (self.budget, self.has_asked) = (None, false);
     }
 
     /// Goes on to the next document, or says which getMore is to bring it. `None` is the end of the iteration: there is a
@@ -62,8 +62,8 @@ impl<R: Runtime> Reader<R> {
         }
         match self.left.take() {
             Some(Left::Open(cursor)) => {
-                let ends = *self.ends.get_or_insert_with(|| cursor.time.iteration(&cursor.context));
-                Ok(Some(GetMore { cursor, ends, again: self.has_asked }))
+                let budget = *self.budget.get_or_insert_with(|| cursor.time.iteration(&cursor.context));
+                Ok(Some(GetMore { cursor, budget, again: self.has_asked }))
             }
             Some(over) => {
                 self.left = Some(over);
@@ -107,6 +107,6 @@ impl<R: Runtime> Reader<R> {
 impl<R: Runtime> GetMore<R> {
     /// Gets the next batch, in the user's session if there is one.
     pub(super) async fn run(self, session: Option<&mut Session<R>>) -> Fetched<R> {
-        self.cursor.get_more(session, self.ends, self.again).await
+        self.cursor.get_more(session, self.budget, self.again).await
     }
 }

@@ -15,7 +15,7 @@ use super::doomed::{DoomedCursor, DoomedNamespace};
 use crate::connection::{CheckOut, Connection};
 use crate::operation::{Answer, Context, Ended, Means, Operation, SessionOf};
 use crate::runtime::Runtime;
-use crate::time::Limit;
+use crate::time::{Budget, Limit};
 
 /// How long it waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -74,18 +74,10 @@ impl<R: Runtime> Reaper<R> {
         let is_told = cursors.iter().any(|cursor| cursor.limit.1);
         // That of one of them stands for all: a server lets every session of a user end the user's cursors.
         let lent = cursors.iter_mut().find_map(|cursor| cursor.lent.take());
-        let command = kill_command(cursors.iter().map(|cursor| cursor.id), &namespace);
-        let selector = ServerSelector::Pinned(Arc::clone(&self.server));
-        let operation = Operation::new(&self.context, selector, (namespace.database.as_str(), command));
-        let session = SessionOf::Implicit(lent);
-        let means = Means {
-            session,
-            connection: Some(connection),
-            deadline: None,
-            is_iteration: !is_told,
-            makes_cursor: false,
-        };
-        let Ended { result, connection, .. } = operation.once().within(limit).carry_out(means).await;
+        let (ids, session) = (cursors.iter().map(|cursor| cursor.id), SessionOf::Implicit(lent));
+        let (limit, connection) = ((limit, is_told), Some(connection));
+        let killing = kill(&self.context, &self.server, ids, &namespace, limit, session, connection);
+        let Ended { result, connection, .. } = killing.await;
         match result {
             Ok(Answer { connection, .. }) => connection,
             Err(_) => connection,
@@ -94,8 +86,24 @@ impl<R: Runtime> Reaper<R> {
     }
 }
 
+/// Ends these cursors, over the connection if there is one. `limit` begins now; with it, whether the server is told.
+pub(super) async fn kill<R: Runtime>(
+    context: &Arc<Context<R>>,
+    server: &Arc<ServerAddress>,
+    ids: impl IntoIterator<Item = i64>,
+    namespace: &DoomedNamespace,
+    (limit, is_told): (Duration, bool),
+    session: SessionOf<'_, R>,
+    connection: Option<Connection<R>>,
+) -> Ended<R> {
+    let (command, selector) = (kill_command(ids, namespace), ServerSelector::Pinned(Arc::clone(server)));
+    let operation = Operation::new(context, selector, (namespace.database.as_str(), command));
+    let budget = Some(Budget { is_told, ..context.budget(Some(Limit::Within(limit))) });
+    operation.once().carry_out(Means { session, connection, budget, makes_cursor: false }).await
+}
+
 /// The command that ends these.
-pub(super) fn kill_command(ids: impl IntoIterator<Item = i64>, namespace: &DoomedNamespace) -> RawDocumentBuf {
+fn kill_command(ids: impl IntoIterator<Item = i64>, namespace: &DoomedNamespace) -> RawDocumentBuf {
     let ids: RawArrayBuf = ids.into_iter().collect();
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("killCursors"), namespace.collection.as_str());

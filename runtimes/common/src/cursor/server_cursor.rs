@@ -13,13 +13,14 @@ use cmap_core::topology::ServerSelector;
 use super::batch::Batch;
 use super::doomed::{DoomedCursor, DoomedNamespace};
 use super::options::{CursorKind, CursorOptions};
-use super::reaper::{self, kill_command};
-use super::time::{CursorTime, Ends, TimeoutMode, Wait};
+use super::reaper;
+use super::time::{CursorTime, TimeoutMode, Wait};
 use crate::connection::Connection;
 use crate::error::{CommandErrorKind, CursorError, OperationError, OperationErrorKind};
 use crate::operation::{Answer, ClientClosed, Context, Means, Operation, SessionOf};
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
+use crate::time::Budget;
 
 /// How long a killCursors may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -80,10 +81,10 @@ impl<R: Runtime> ServerCursor<R> {
     pub(super) async fn get_more(
         mut self: Box<Self>,
         session: Option<&mut Session<R>>,
-        ends: Ends,
+        budget: Budget,
         again: bool,
     ) -> Fetched<R> {
-        if again && !self.kind.awaits_data && rest(&self.context, ends).await.is_err() {
+        if again && !self.kind.awaits_data && rest(&self.context, budget).await.is_err() {
             return (Err(OperationError::closed_before_it_began()), Left::Failed(self));
         }
         if self.has_lost_its_server() {
@@ -92,7 +93,7 @@ impl<R: Runtime> ServerCursor<R> {
             return (Err(error.into()), Left::Failed(self));
         }
         let context = self.context.clone();
-        let (left, wait) = (ends.left(&context), self.wait());
+        let (left, wait) = (budget.left(context.driver.clock().runtime()), self.wait());
         if again
             && self.kind.awaits_data
             && let Some(left) = left.filter(|left| !wait.fits(*left))
@@ -101,11 +102,8 @@ impl<R: Runtime> ServerCursor<R> {
         }
         let command = self.get_more_command(wait.told(left));
         let database = self.database.clone();
-        let mut operation = Operation::new(&context, self.selector(), (database.as_str(), command));
-        if let Some(limit) = ends.limit {
-            operation = operation.within(limit);
-        }
-        let ended = operation.carry_out(self.means(session, ends)).await;
+        let operation = Operation::new(&context, self.selector(), (database.as_str(), command));
+        let ended = operation.carry_out(self.means(session, budget)).await;
         self.lent = ended.lent;
         match ended.result {
             Ok(Answer { reply, connection, .. }) => self.go_on(reply.into_document(), connection),
@@ -150,14 +148,13 @@ impl<R: Runtime> ServerCursor<R> {
         }
     }
 
-    fn means<'s>(&mut self, session: Option<&'s mut Session<R>>, ends: Ends) -> Means<'s, R> {
+    fn means<'s>(&mut self, session: Option<&'s mut Session<R>>, budget: Budget) -> Means<'s, R> {
         let session = session.map_or_else(|| SessionOf::Implicit(self.lent.take()), SessionOf::Explicit);
         let connection = match &mut self.pinned {
             Pinned::Any | Pinned::OfSession => None,
             Pinned::To(place) => place.take(),
         };
-        let is_iteration = self.time.mode == TimeoutMode::Iteration;
-        Means { session, connection, deadline: ends.deadline, is_iteration, makes_cursor: false }
+        Means { session, connection, budget: Some(budget), makes_cursor: false }
     }
 
     fn selector(&self) -> ServerSelector {
@@ -215,13 +212,9 @@ impl<R: Runtime> ServerCursor<R> {
                 kept => kept,
             },
         };
-        let (limit, is_told) = self.time.refreshed(&self.context, PATIENCE);
-        let command = kill_command([self.id], &self.namespace(None));
-        let (context, database) = (Arc::clone(&self.context), self.database.clone());
-        let operation = Operation::new(&context, self.selector(), (database.as_str(), command));
-        let session = SessionOf::Explicit(session);
-        let means = Means { session, connection, deadline: None, is_iteration: !is_told, makes_cursor: false };
-        let ended = operation.once().within(limit).carry_out(means).await;
+        let (namespace, limit) = (self.namespace(None), self.time.refreshed(&self.context, PATIENCE));
+        let (context, session) = (Arc::clone(&self.context), SessionOf::Explicit(session));
+        let ended = reaper::kill(&context, &self.address, [self.id], &namespace, limit, session, connection).await;
         // What could not be sent is sent in the background.
         if !ended.result.is_err_and(|error| error.is_of_check_out()) {
             self.id = 0;
@@ -250,14 +243,9 @@ impl<R: Runtime> ServerCursor<R> {
             // The end of the transaction ends it, or the end of its connection.
             Pinned::OfSession | Pinned::To(None) => {}
             Pinned::To(connection) => {
-                let (limit, is_told) = limit;
-                let (command, selector) = (kill_command([id], &namespace), self.selector());
+                let (address, session) = (Arc::clone(&self.address), SessionOf::Implicit(lent));
                 let killing = async move {
-                    let operation = Operation::new(&context, selector, (namespace.database.as_str(), command));
-                    let session = SessionOf::Implicit(lent);
-                    let means =
-                        Means { session, connection, deadline: None, is_iteration: !is_told, makes_cursor: false };
-                    let _ = operation.once().within(limit).carry_out(means).await;
+                    let _ = reaper::kill(&context, &address, [id], &namespace, limit, session, connection).await;
                     drop(chore);
                 };
                 reaper::begin(&self.context, killing);
@@ -288,8 +276,8 @@ impl<R: Runtime> Left<R> {
 }
 
 /// Waits a little, within the iteration.
-async fn rest<R: Runtime>(context: &Context<R>, ends: Ends) -> Result<(), ClientClosed> {
-    let rest = ends.left(context).map_or(REST, |left| left.min(REST));
+async fn rest<R: Runtime>(context: &Context<R>, budget: Budget) -> Result<(), ClientClosed> {
+    let rest = budget.left(context.driver.clock().runtime()).map_or(REST, |left| left.min(REST));
     context.pauses.pause(&context.driver, rest).await
 }
 

@@ -6,7 +6,7 @@ use super::options::{CursorKind, CursorOptions};
 use crate::error::CursorError;
 use crate::operation::Context;
 use crate::runtime::Runtime;
-use crate::time::{Deadline, Limit};
+use crate::time::{Budget, Limit};
 
 /// What the limit of time of a cursor's operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,17 +25,8 @@ pub(super) struct CursorTime {
     pub(super) mode: TimeoutMode,
     /// The user's; `None` is timeoutMS.
     limit: Option<Limit>,
-    /// The end of the cursor's life.
-    life: Ends,
-}
-
-/// When an operation of the cursor ends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ends {
-    /// By the user's limit.
-    pub(super) limit: Option<Limit>,
-    /// By timeoutMS, if the user set no limit.
-    pub(super) deadline: Option<Deadline>,
+    /// For the command that makes the cursor, and the cursor's life.
+    pub(super) first: Budget,
 }
 
 /// How long the server waits for data in a getMore, if nobody tells it.
@@ -80,11 +71,7 @@ impl CursorTime {
         kind: CursorKind,
         options: &CursorOptions,
     ) -> Result<Self, CursorError> {
-        let length = match limit {
-            None => context.timeout,
-            Some(Limit::Within(limit)) => Some(limit),
-            Some(Limit::None | Limit::Until(_)) => None,
-        };
+        let length = length(context, limit);
         let is_limited = length.is_some() || matches!(limit, Some(Limit::Until(_)));
         let mode = match (options.timeout_mode, kind.is_tailable) {
             (Some(TimeoutMode::CursorLifetime), true) if is_limited => return Err(CursorError::LifetimeOfTailable),
@@ -96,49 +83,32 @@ impl CursorTime {
         {
             return Err(CursorError::WaitTooLong { wait, limit });
         }
-        Ok(Self { mode, limit, life: Ends::of(context, limit) })
+        // A server that waits for data takes the limit for that of this command alone.
+        let is_told = mode == TimeoutMode::CursorLifetime || kind.awaits_data;
+        Ok(Self { mode, limit, first: Budget { is_told, ..context.budget(limit) } })
     }
 
-    /// The end of the command that makes the cursor.
-    pub(super) fn first(&self) -> Ends {
-        self.life
-    }
-
-    /// The end of an iteration that begins now.
-    pub(super) fn iteration<R: Runtime>(&self, context: &Context<R>) -> Ends {
+    /// For an iteration that begins now.
+    pub(super) fn iteration<R: Runtime>(&self, context: &Context<R>) -> Budget {
         match self.mode {
-            TimeoutMode::CursorLifetime => self.life,
-            TimeoutMode::Iteration => Ends::of(context, self.limit),
+            TimeoutMode::CursorLifetime => self.first,
+            TimeoutMode::Iteration => Budget { is_told: false, ..context.budget(self.limit) },
         }
     }
 
     /// The limit of a killCursors, which begins anew, and whether the user or the options have set it.
     pub(super) fn refreshed<R: Runtime>(&self, context: &Context<R>, most: Duration) -> (Duration, bool) {
-        match self.limit {
-            None => context.timeout.map_or((most, false), |timeout| (timeout.min(most), true)),
-            Some(Limit::Within(limit)) => (limit.min(most), true),
-            Some(Limit::None | Limit::Until(_)) => (most, false),
-        }
+        let length = length(context, self.limit);
+        (length.map_or(most, |length| length.min(most)), length.is_some())
     }
 }
 
-impl Ends {
-    fn of<R: Runtime>(context: &Context<R>, limit: Option<Limit>) -> Self {
-        let within = |limit| Deadline::within(context.driver.clock().runtime(), limit);
-        match limit {
-            None => Self { limit, deadline: context.timeout.map(within) },
-            Some(Limit::Within(limit)) => Self { limit: Some(Limit::Until(within(limit))), deadline: None },
-            Some(Limit::None | Limit::Until(_)) => Self { limit, deadline: None },
-        }
-    }
-
-    /// The time left; `None` is no limit.
-    pub(super) fn left<R: Runtime>(&self, context: &Context<R>) -> Option<Duration> {
-        let runtime = context.driver.clock().runtime();
-        match self.limit {
-            Some(limit) => limit.left(runtime),
-            None => self.deadline.map(|deadline| deadline.left(runtime)),
-        }
+/// How long an operation may take that begins now, where its user or the options say that.
+fn length<R: Runtime>(context: &Context<R>, limit: Option<Limit>) -> Option<Duration> {
+    match limit {
+        None => context.timeout,
+        Some(Limit::Within(limit)) => Some(limit),
+        Some(Limit::None | Limit::Until(_)) => None,
     }
 }
 

@@ -22,7 +22,7 @@ use crate::runtime::Runtime;
 use crate::runtime::chores::Chores;
 use crate::session::{Lent, Sessions};
 use crate::socket::cursor_duty::CursorDuty;
-use crate::time::{Deadline, Limit, TimeLimit};
+use crate::time::Budget;
 
 /// What all attempts at an operation have in common.
 pub(super) struct Attempt<'o, R: Runtime> {
@@ -31,12 +31,7 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) command: Command<'o>,
     pub(super) outline: Outline<'o>,
     pub(super) selector: &'o ServerSelector,
-    /// The caller's own limit.
-    pub(super) limit: Option<Limit>,
-    /// The end of the operation, by the caller's limit or timeoutMS.
-    pub(super) deadline: Option<Deadline>,
-    /// Whether the limit is that of a cursor's iteration, which the server is not told.
-    pub(super) is_iteration: bool,
+    pub(super) budget: Budget,
     /// Who counts the end of the cursor that the command makes, if the attempt is dropped.
     pub(super) cursor_duty: Option<&'o Arc<Chores>>,
     /// Whether errors of single writes fail it.
@@ -101,7 +96,7 @@ impl<R: Runtime> Attempt<'_, R> {
         command.body = composed.body.as_deref().unwrap_or(command.body);
         let mut places = PLACES;
         command.fields = composed.fields(&mut places);
-        let limit = self.time_limit();
+        let limit = self.budget.command_limit(self.driver.clock().runtime(), self.driver.command_limit());
         if let Some(chores) = self.cursor_duty {
             let session = self.lent().map(|lent| lent.id());
             connection.set_cursor_duty(Some(CursorDuty { chores: Arc::clone(chores), session }));
@@ -220,7 +215,7 @@ impl<R: Runtime> Attempt<'_, R> {
     }
 
     fn check_out(&self, retry: &Retry) -> CheckOut<'_, R> {
-        let limit = self.deadline.map_or(Limit::None, Limit::Until);
+        let limit = self.budget.limit();
         let selector = self.server_selector();
         let is_plain = selector == ServerSelector::Writable && retry.deprioritized().is_empty();
         if is_plain && self.named.is_none() {
@@ -294,7 +289,7 @@ impl<R: Runtime> Attempt<'_, R> {
             snapshot: session.and_then(|session| session.snapshot.as_ref()),
             reads: ReadsBy::of_operation(&selector),
             defaults: self.driver.command_defaults(),
-            has_limit: self.deadline.is_some(),
+            has_limit: self.budget.until.is_some(),
         };
         compose(&self.command, &self.outline, server, &along)
     }
@@ -318,15 +313,6 @@ impl<R: Runtime> Attempt<'_, R> {
                 }
             }
         }
-    }
-
-    fn time_limit(&self) -> Option<TimeLimit> {
-        let left = || self.deadline.map(|deadline| deadline.left(self.driver.clock().runtime()));
-        let limit = match self.limit {
-            None => left().map(TimeLimit::Operation).or_else(|| self.driver.command_limit()),
-            Some(_) => left().map(TimeLimit::Caller),
-        };
-        if self.is_iteration { limit.map(TimeLimit::of_iteration) } else { limit }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::driver::Driver;
 use crate::runtime::Runtime;
 use crate::runtime::chores::Chores;
 use crate::session::Sessions;
+use crate::time::{Budget, Limit};
 
 /// What operations need of their client. It keeps no client open: cursors share it, and outlive their client.
 pub(crate) struct Context<R: Runtime> {
@@ -22,4 +23,11 @@ pub(crate) struct Context<R: Runtime> {
     pub(crate) policy: RetryPolicy,
     /// timeoutMS; `None` sets no limit.
     pub(crate) timeout: Option<Duration>,
+}
+
+impl<R: Runtime> Context<R> {
+    /// The time of an operation that begins now: by its user's limit, or else by timeoutMS.
+    pub(crate) fn budget(&self, limit: Option<Limit>) -> Budget {
+        Budget::begin(self.driver.clock().runtime(), limit, self.timeout)
+    }
 }

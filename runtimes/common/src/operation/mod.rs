@@ -41,7 +41,7 @@ use crate::driver::Driver;
 use crate::error::{OperationError, OperationErrorKind};
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
-use crate::time::{Deadline, Limit};
+use crate::time::{Budget, Limit, SetBy};
 
 /// A command that is about to run on a server of the deployment. Made by [`Client::operation`](crate::Client::operation).
 ///
@@ -93,10 +93,8 @@ pub(crate) struct Means<'a, R: Runtime> {
     pub(crate) session: SessionOf<'a, R>,
     /// The connection to keep to, instead of one that is checked out.
     pub(crate) connection: Option<Connection<R>>,
-    /// The end, where it was set before; the user's limit replaces it.
-    pub(crate) deadline: Option<Deadline>,
-    /// Whether the limit of time is not for the command alone, so that the server is not told it.
-    pub(crate) is_iteration: bool,
+    /// Its time, where that is more than its user's limit says.
+    pub(crate) budget: Option<Budget>,
     /// Whether the command makes a cursor, which is to be ended if the operation is dropped.
     pub(crate) makes_cursor: bool,
 }
@@ -203,7 +201,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// Its user has set a limit, and `with_transaction` has one (CSOT-27).
     pub(crate) fn check_limit(&self) -> Result<(), OperationError> {
         let is_limited =
-            self.session.as_ref().is_some_and(|session| session.transaction.is_open() && session.limit().is_some());
+            self.session.as_ref().is_some_and(|session| session.transaction.is_open() && session.deadline.is_some());
         if is_limited && self.limit.is_some() && self.ending.is_none() {
             return Err(OperationError::transaction(TransactionError::OwnLimit));
         }
@@ -234,7 +232,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
 
     /// Carries it out with these means.
     pub(crate) async fn carry_out(self, mut means: Means<'_, R>) -> Ended<R> {
-        let Self { context, selector, request, mut limit, session: _, is_once, ending, of: _ } = self;
+        let Self { context, selector, request, limit, session: _, is_once, ending, of: _ } = self;
         let (driver, sessions) = (&context.driver, &context.sessions);
         let request = match request {
             Ok(request) => request,
@@ -245,18 +243,12 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         {
             return Ended::before_it_began(means, OperationError::foreign_session());
         }
-        let within = |limit| Deadline::within(driver.clock().runtime(), limit);
+        let mut budget = means.budget.unwrap_or_else(|| context.budget(limit));
         if let SessionOf::Explicit(session) = &mut means.session
             && session.is_being_ended()
         {
             // The wait is part of the operation's time.
-            match limit {
-                None => means.deadline = means.deadline.or_else(|| context.timeout.map(within)),
-                Some(Limit::Within(time)) => limit = Some(Limit::Until(within(time))),
-                Some(Limit::None | Limit::Until(_)) => {}
-            }
-            let end = limit.or(session.limit()).or(means.deadline.map(Limit::Until));
-            let left = end.and_then(|end| end.left(driver.clock().runtime()));
+            let left = budget.inheriting(session.deadline).left(driver.clock().runtime());
             // Boxed, so that the futures of other operations stay small.
             Box::pin(session.wait_for_end(left)).await;
         }
@@ -266,8 +258,9 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             Ok(part) => part,
             Err(error) => return Ended::before_it_began(means, error),
         };
-        let inherited = means.session.explicit().filter(|_| part.is_some()).and_then(|session| session.limit());
-        let limit = limit.or(inherited);
+        if part.is_some() {
+            budget = budget.inheriting(means.session.explicit().and_then(|session| session.deadline));
+        }
         // A write with w: 0 waits for no reply (MSG-7).
         let defaults = driver.command_defaults();
         command.acknowledged = part.is_some() || is_acknowledged(&command, &outline, defaults);
@@ -277,12 +270,6 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
                 return Ended::before_it_began(means, OperationError::not_sent(kind));
             }
         }
-        let deadline = match limit {
-            None => means.deadline.or_else(|| context.timeout.map(within)),
-            Some(Limit::None) => None,
-            Some(Limit::Within(limit)) => Some(within(limit)),
-            Some(Limit::Until(deadline)) => Some(deadline),
-        };
         let mut policy = context.policy;
         let retryability = Retryability::of_command(&outline, command.acknowledged);
         let is_end = matches!(part, Some(TransactionCommand::Commit | TransactionCommand::Abort));
@@ -297,10 +284,10 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
                 Retryability::Write
             }
         };
-        if limit.is_some() {
-            policy.limit = if deadline.is_some() { RetryLimit::WhileTimeLasts } else { RetryLimit::Once };
+        if budget.set_by == SetBy::Caller {
+            policy.limit = if budget.until.is_some() { RetryLimit::WhileTimeLasts } else { RetryLimit::Once };
         }
-        let ends_at = deadline.and_then(|deadline| driver.clock().instant_of(deadline));
+        let ends_at = budget.until.and_then(|deadline| driver.clock().instant_of(deadline));
         let number = sessions.next_operation();
         let mut retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
         let mut attempt = Attempt {
@@ -309,9 +296,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             command,
             outline,
             selector: &selector,
-            limit,
-            deadline,
-            is_iteration: means.is_iteration,
+            budget,
             // A transaction ends its cursors.
             cursor_duty: (means.makes_cursor && part.is_none()).then_some(&context.chores),
             writes,
@@ -347,7 +332,7 @@ impl<'a, R: Runtime> SessionOf<'a, R> {
 
 impl<'a, R: Runtime> Means<'a, R> {
     pub(crate) fn of(session: SessionOf<'a, R>) -> Self {
-        Self { session, connection: None, deadline: None, is_iteration: false, makes_cursor: false }
+        Self { session, connection: None, budget: None, makes_cursor: false }
     }
 }
 

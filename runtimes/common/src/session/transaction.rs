@@ -63,7 +63,7 @@ impl<R: Runtime> Session<R> {
         }
         let options = options.or(&self.transaction_defaults);
         self.transaction.start(options).map_err(OperationError::transaction)?;
-        self.limit = None;
+        self.deadline = None;
         self.is_commit_unsent = false;
         self.release_unpinned();
         self.lent.next_transaction_number();
@@ -94,7 +94,8 @@ impl<R: Runtime> Session<R> {
             Ending::Nothing => {}
             Ending::Send => {
                 // Its time may be up, and its locks would stay.
-                let limit = self.limit.take().map(|_| self.client.context().timeout.unwrap_or(TO_ABORT).min(TO_ABORT));
+                let limit =
+                    self.deadline.take().map(|_| self.client.context().timeout.unwrap_or(TO_ABORT).min(TO_ABORT));
                 let _ = self.end(TransactionCommand::Abort, limit).await;
             }
         }
@@ -206,8 +207,7 @@ impl<R: Runtime> Session<R> {
     where
         E: Labelled + From<OperationError> + Into<Box<dyn StdError + Send + Sync>>,
     {
-        let limit = self.client.context().timeout.map_or(Limit::None, Limit::Within);
-        let mut attempts = self.attempts(TransactionOptions::default(), limit);
+        let mut attempts = self.attempts(TransactionOptions::default(), self.client.context().timeout.into());
         attempts.start(self)?;
         let guarded = Guarded(self);
         loop {
@@ -279,11 +279,7 @@ impl<R: Runtime> Session<R> {
     fn attempts(&self, options: TransactionOptions, limit: Limit) -> Attempts<R> {
         let client = self.client.clone();
         let (driver, sessions) = (client.driver(), client.sessions());
-        let deadline = match limit {
-            Limit::None => None,
-            Limit::Within(limit) => Some(client.deadline(limit)),
-            Limit::Until(deadline) => Some(deadline),
-        };
+        let deadline = limit.deadline(driver.clock().runtime());
         let seed = sessions.seed_of(sessions.next_operation());
         let is_unlimited = client.options().timeout.is_some_and(|timeout| timeout.is_zero());
         let decisions = match deadline.map(|deadline| driver.clock().instant_of(deadline)) {
@@ -318,7 +314,7 @@ impl<R: Runtime> Attempts<R> {
 
     fn start(&self, session: &mut Session<R>) -> Result<(), OperationError> {
         session.start_transaction_with(self.options.clone())?;
-        session.limit = self.deadline.map(Limit::Until);
+        session.deadline = self.deadline;
         Ok(())
     }
 

@@ -87,7 +87,7 @@ impl<R: Runtime> Session<R> {
         if is_open || self.is_commit_unsent {
             self.end_in_task(TransactionCommand::Abort, self.lent.is_cut_off());
         }
-        self.limit = None;
+        self.deadline = None;
     }
 
     /// Whether a task ends its transaction.

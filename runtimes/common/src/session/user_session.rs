@@ -17,7 +17,7 @@ use crate::error::OperationError;
 use crate::operation::{InSession, Operation};
 use crate::runtime::Runtime;
 use crate::runtime::slot::Slot;
-use crate::time::Limit;
+use crate::time::Deadline;
 
 /// A session of a user's own: its operations belong together, and by default each read sees what the session has seen and
 /// written before, on any member. Made by [`Client::start_session`](crate::Client::start_session); used by
@@ -54,8 +54,8 @@ pub struct Session<R: Runtime> {
     pub(super) transaction_defaults: TransactionOptions,
     /// The connection of its transaction, behind a load balancer (LB-15). Never locked: a stream need not be `Sync`, and a session is.
     pinned: Mutex<Option<PinnedConnection<R>>>,
-    /// The limit of a transaction that is repeated as a whole.
-    pub(super) limit: Option<Limit>,
+    /// The end of a transaction that is repeated as a whole, and so of its operations.
+    pub(crate) deadline: Option<Deadline>,
     /// Whether its last commit could not be sent, so that the server has an open transaction.
     pub(super) is_commit_unsent: bool,
     /// What a task leaves that ends its transaction.
@@ -76,7 +76,7 @@ impl<R: Runtime> Session<R> {
             transaction: Transaction::default(),
             transaction_defaults: transactions.or(&TransactionOptions::of_client(client.options())),
             pinned: Mutex::new(None),
-            limit: None,
+            deadline: None,
             is_commit_unsent: false,
             back: None,
             client,
@@ -138,11 +138,6 @@ impl<R: Runtime> Session<R> {
     /// Whether a server of this wire version has what the session needs (SES-16).
     pub(crate) fn suits(&self, max_wire_version: i32) -> bool {
         self.snapshot.is_none() || Snapshot::is_supported(max_wire_version)
-    }
-
-    /// The limit that its transaction's operations inherit.
-    pub(crate) fn limit(&self) -> Option<Limit> {
-        self.limit
     }
 
     /// An operation outside of a transaction begins: what is left of the last one ends (PIN-5).

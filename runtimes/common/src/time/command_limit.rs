@@ -31,14 +31,6 @@ impl TimeLimit {
         }
     }
 
-    /// The same limit for an iteration of a cursor.
-    pub(crate) fn of_iteration(self) -> Self {
-        match self {
-            Self::Socket(_) => self,
-            Self::Operation(limit) | Self::Iteration(limit) | Self::Caller(limit) => Self::Iteration(limit),
-        }
-    }
-
     /// Whether it takes the place of `wtimeout`: that of an operation does (CSOT-3).
     pub(crate) fn is_of_operation(self) -> bool {
         !matches!(self, Self::Socket(_))

@@ -55,6 +55,15 @@ impl Deadline {
 }
 
 impl Limit {
+    /// The end of what begins now; `None` is no end.
+    pub(crate) fn deadline<R: Runtime>(self, runtime: &R) -> Option<Deadline> {
+        match self {
+            Self::None => None,
+            Self::Within(limit) => Some(Deadline::within(runtime, limit)),
+            Self::Until(deadline) => Some(deadline),
+        }
+    }
+
     /// How long a call that begins now may take; `None` means as long as it needs.
     pub(crate) fn left<R: Runtime>(self, runtime: &R) -> Option<Duration> {
         match self {
