@@ -48,7 +48,7 @@ impl<R: Runtime> Reader<R> {
     }
 
     /// Goes on to the next document, or says which getMore is to bring it. `None` is the end of the iteration: there is a
-    /// document, or none will come.
+    /// document, or none has come.
     pub(super) fn step(&mut self, until: Until) -> Result<Option<GetMore<R>>, OperationError> {
         match self.batch.advance() {
             Ok(true) => return Ok(None),

@@ -93,7 +93,7 @@ pub(crate) struct Means<'a, R: Runtime> {
     pub(crate) session: SessionOf<'a, R>,
     /// The connection to keep to, instead of one that is checked out.
     pub(crate) connection: Option<Connection<R>>,
-    /// Its time, where that is more than its user's limit says.
+    /// Its time, where its user's limit does not say it.
     pub(crate) budget: Option<Budget>,
     /// Whether the command makes a cursor, which is to be ended if the operation is dropped.
     pub(crate) makes_cursor: bool,
