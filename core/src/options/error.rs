@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::string::String;
 
+use serde::Serialize;
 use thiserror::Error;
 
 use super::credential::CredentialError;
@@ -146,7 +147,7 @@ pub enum ConnectionStringError {
 readable_debug!(ConnectionStringError);
 
 /// An option has a value that it cannot have: the option, the value and the rule.
-#[derive(Clone, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error, Serialize)]
 #[error("option {option} is {value}, but {rule}")]
 #[non_exhaustive]
 pub struct PoolOptionsError {

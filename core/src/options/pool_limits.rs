@@ -1,5 +1,7 @@
 //! All limits of a pool that can be changed while it runs.
 
+use core::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::error::PoolOptionsError;
@@ -32,25 +34,34 @@ pub struct PoolLimits {
     pub max_wait_queue_depth: NewLimit<QueueDepth>,
     /// maxNewConnectionsPerSecond: most connections created in a second, in the long run.
     pub max_new_connections_per_second: NewLimit<u32>,
+    /// The idleness after which a connection is checked before it is given out; see
+    /// [`PoolOptions::check_after_idle`](super::PoolOptions::check_after_idle).
+    pub check_after_idle: Option<Duration>,
 }
 
 impl PoolLimits {
-    /// The same with these sizes.
+    /// Sets the sizes.
     #[must_use]
     pub fn sizes(self, sizes: PoolSizes) -> Self {
         Self { sizes, ..self }
     }
 
-    /// The same with this maxWaitQueueDepth; `None` = unlimited. Check-outs that wait already go on waiting.
+    /// Sets maxWaitQueueDepth; `None` = unlimited. Check-outs that wait already go on waiting.
     #[must_use]
     pub fn max_wait_queue_depth(self, depth: impl Into<Option<QueueDepth>>) -> Self {
         Self { max_wait_queue_depth: depth.into().into(), ..self }
     }
 
-    /// The same with this maxNewConnectionsPerSecond; `None` = unlimited.
+    /// Sets maxNewConnectionsPerSecond; `None` = unlimited.
     #[must_use]
     pub fn max_new_connections_per_second(self, connections: impl Into<Option<u32>>) -> Self {
         Self { max_new_connections_per_second: connections.into().into(), ..self }
+    }
+
+    /// Sets the idleness after which a connection is checked before it is given out. Zero: always; [`Duration::MAX`]: never.
+    #[must_use]
+    pub fn check_after_idle(self, idle: Duration) -> Self {
+        Self { check_after_idle: Some(idle), ..self }
     }
 
     /// `options` with these limits in the place of theirs.
@@ -58,13 +69,14 @@ impl PoolLimits {
     /// # Errors
     /// A limit has a value that it cannot have beside the others.
     pub(crate) fn applied_to(self, options: &PoolOptions) -> Result<PoolOptions, PoolOptionsError> {
-        let Self { sizes, max_wait_queue_depth, max_new_connections_per_second } = self;
+        let Self { sizes, max_wait_queue_depth, max_new_connections_per_second, check_after_idle } = self;
         let limited = PoolOptions {
             max_pool_size: sizes.max_pool_size.or(options.max_pool_size),
             min_pool_size: sizes.min_pool_size.or(options.min_pool_size),
             max_connecting: sizes.max_connecting.or(options.max_connecting),
             max_wait_queue_depth: max_wait_queue_depth.or(options.max_wait_queue_depth),
             max_new_connections_per_second: max_new_connections_per_second.or(options.max_new_connections_per_second),
+            check_after_idle: check_after_idle.or(options.check_after_idle),
             ..options.clone()
         };
         limited.validate()?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::event::CheckOutFailedReason;
-use super::{Counts, HeldBy, InUseBy, WaitBound};
+use super::{ConnectionId, Counts, HeldBy, InUseBy, WaitBound};
 use crate::ErrorChain;
 use crate::address::ServerAddress;
 use crate::connection::{EstablishError, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};
@@ -35,6 +35,8 @@ pub struct CheckOutError {
     pub backed_off_by: Option<Cause>,
     /// How long the pool has been paused, if it is.
     pub paused_for: Option<Duration>,
+    /// The connection that could not be established, if that was why.
+    pub connection: Option<ConnectionId>,
     /// Which limit kept it waiting, if its time was up.
     pub bound_by: Option<WaitBound>,
     /// Who holds the connections, the longest use first. Empty unless an adapter watches holders.
@@ -287,6 +289,9 @@ pub enum ApiMisuse {
     /// The connection is in use, but by another check-out: this one has given it back already, or never had it.
     #[error("another check-out uses the connection: check in each connection once, after its delivery")]
     OtherUse,
+    /// A call that takes the connection's socket was made without it.
+    #[error("the call takes the connection's socket: hand it over")]
+    SocketMissing,
 }
 
 /// A call with a socket was refused: the mistake, and the socket back.

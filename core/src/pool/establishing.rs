@@ -74,11 +74,12 @@ impl<C> Pool<C> {
             PoolState::Closed => ConnectionClosedReason::PoolClosed,
             PoolState::Paused | PoolState::Ready => ConnectionClosedReason::Error,
         };
-        self.back_off(self.connections.slot(key).id, &error);
+        let connection = self.connections.slot(key).id;
+        self.back_off(connection, &error);
         let origin = self.release_origin(key);
         self.forget(key, reason, Some(Arc::clone(&error)));
         match origin {
-            Some(origin) => self.fail(origin, CheckOutErrorKind::Establish(error)),
+            Some(origin) => self.fail_with_connection(origin, connection, error),
             None => {
                 self.population_failed = true;
                 self.fail_warm_ups(&error);

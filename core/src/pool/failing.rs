@@ -8,13 +8,26 @@ use super::list::Key;
 use super::output::{Action, Output};
 use super::state::PoolState;
 use super::wait_bound::WaitBound;
-use super::{CheckOutId, Pool};
+use super::{CheckOutId, ConnectionId, Pool};
+use crate::connection::EstablishError;
 
 impl<C> Pool<C> {
     /// Ends a check-out without a connection and tells its caller.
     pub(super) fn fail(&mut self, check_out: Key, kind: CheckOutErrorKind) {
         let error = self.end_in_failure(check_out, kind);
         self.tell_failure(self.wait_queue.id(check_out), error);
+    }
+
+    /// Ends a check-out whose connection could not be established.
+    pub(super) fn fail_with_connection(
+        &mut self,
+        check_out: Key,
+        connection: ConnectionId,
+        error: Arc<EstablishError>,
+    ) {
+        let mut failure = self.end_in_failure(check_out, CheckOutErrorKind::Establish(error));
+        failure.connection = Some(connection);
+        self.tell_failure(self.wait_queue.id(check_out), failure);
     }
 
     /// Ends a check-out whose time is up, and says what it lacked.
@@ -64,6 +77,7 @@ impl<C> Pool<C> {
             max_pool_size,
             backed_off_by,
             paused_for,
+            connection: None,
             bound_by: None,
             held_by: Arc::default(),
             timeouts: self.totals.check_outs_failed.timeout,

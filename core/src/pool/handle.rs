@@ -62,7 +62,26 @@ impl fmt::Display for ConnectionId {
     }
 }
 
+/// What the bits of a handle begin with, so that those of a check-out are not taken for one.
+const HANDLE: u32 = 0x6861_6e64;
+
 impl Handle {
+    /// The handle as numbers, for a caller that cannot keep it as it is.
+    pub fn to_bits(self) -> [u64; 3] {
+        [
+            self.id.0,
+            u64::from(self.key) << 32 | u64::from(self.pool.slot),
+            u64::from(HANDLE) << 32 | u64::from(self.pool.digest),
+        ]
+    }
+
+    /// The handle of these [numbers](Self::to_bits); `None` if they are none. Numbers that nobody was given name no connection,
+    /// and are refused by every call.
+    pub fn from_bits([id, place, pool]: [u64; 3]) -> Option<Self> {
+        let ((key, slot), (kind, digest)) = (halves(place), halves(pool));
+        (kind == HANDLE).then_some(Self { id: ConnectionId(id), key, pool: PoolId { digest, slot } })
+    }
+
     /// The connection's id.
     pub fn id(self) -> ConnectionId {
         self.id
@@ -72,5 +91,30 @@ impl Handle {
     #[inline]
     pub(crate) fn slot(self) -> u32 {
         self.pool.slot
+    }
+}
+
+/// The upper and the lower half of a number.
+pub(super) fn halves(bits: u64) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = bits.to_be_bytes();
+    (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::CheckOutId;
+
+    #[test]
+    fn handles_and_check_outs_come_back_from_their_numbers_and_not_from_each_others() {
+        let pool = PoolId { digest: u32::MAX, slot: 7 };
+        let handle = Handle { id: ConnectionId(u64::MAX), key: 3, pool };
+        let check_out = CheckOutId { sequence: u64::MAX, key: 3, pool };
+
+        assert_eq!(Handle::from_bits(handle.to_bits()), Some(handle));
+        assert_eq!(CheckOutId::from_bits(check_out.to_bits()), Some(check_out));
+        assert_eq!(Handle::from_bits(check_out.to_bits()), None);
+        assert_eq!(CheckOutId::from_bits(handle.to_bits()), None);
+        assert_eq!(Handle::from_bits([1, 0, 0]), None);
     }
 }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::error::{ApiMisuse, Cause};
 use super::handle::Handle;
 use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
-use super::{AffinityKey, Output, Pool, Purpose, Refused, WarmUpId};
+use super::{AffinityKey, CheckedIn, Delivery, Pool, Purpose, Refused, WarmUpError, WarmUpId};
 use crate::connection::EstablishError;
-use crate::options::PoolLimits;
+use crate::options::{PoolLimits, PoolOptionsError};
 use crate::service_id::ServiceId;
 use crate::time::Instant;
 
@@ -66,23 +66,25 @@ pub enum Input {
 }
 
 /// What a call returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub enum Answer<C> {
     /// Nothing.
     Done,
-    /// [`Pool::check_out`]: the check-out it began.
-    CheckOut(CheckOutId),
-    /// [`Pool::cancel_check_out`]: the state in which it found the check-out.
+    /// The check-out that it began, and the connection that it delivered at once.
+    CheckOut(CheckOutId, Option<Delivery<C>>),
+    /// The delivery to the next waiter of the connection that was checked in, if it was made at once.
+    CheckedIn(Option<Delivery<C>>),
+    /// The state in which it found a check-out.
     Cancellation(Cancellation),
-    /// [`Pool::resize`]: the limits contradict each other; nothing has changed.
-    Refused,
-    /// [`Pool::warm_up`]: the warm-up it began.
+    /// The warm-up that it began.
     WarmUp(WarmUpId),
-    /// [`Pool::cancel_warm_up`].
-    WarmUpCancelled {
-        /// Whether it had not ended.
-        was_open: bool,
-    },
+    /// How far the warm-up came that it gave up; `None` if that had ended.
+    WarmUpCancelled(Option<WarmUpError>),
+    /// The call made no sense, and nothing has changed: the mistake, and the socket that was handed over.
+    Misuse(ApiMisuse, Option<C>),
+    /// The new limits contradict each other, and nothing has changed.
+    LimitsRefused(PoolOptionsError),
 }
 
 /// Which connections to make stale, whether to interrupt those at work, and why.
@@ -115,53 +117,86 @@ pub enum Reaction {
     ClearPool,
 }
 
-impl Pool<()> {
-    /// Makes the call that `input` describes. The same inputs always have the same outputs; a delivery that the call
-    /// returns is the last of them.
+impl<C> Pool<C> {
+    /// Makes the call that `input` describes, with the connection's socket where the call takes one. Equal inputs always have
+    /// equal answers and outputs. A connection that the call delivers at once stands in the answer, and not among the outputs.
     ///
-    /// # Errors
-    /// Those of the call.
-    pub fn apply(&mut self, now: Instant, input: Input) -> Result<Answer, ApiMisuse> {
-        let refused = |refused: Refused<()>| refused.misuse;
+    /// A socket that the call does not take is dropped.
+    pub fn call(&mut self, now: Instant, input: Input, socket: Option<C>) -> Answer<C> {
         match input {
-            Input::CheckOut(request) => {
-                let (check_out, delivery) = self.check_out(now, request);
-                self.outputs.extend(delivery.map(Output::from));
-                return Ok(Answer::CheckOut(check_out));
-            }
-            Input::CancelCheckOut(id) => return Ok(Answer::Cancellation(self.cancel_check_out(now, id))),
-            Input::SetPurpose(check_out, connection, purpose) => self.set_purpose(check_out, connection, purpose)?,
+            Input::CheckOut(request) => return self.check_out(now, request).into(),
             Input::CheckIn(check_out, connection, condition) => {
-                let delivery = self.check_in(now, check_out, connection, (), condition).map_err(refused)?.delivery();
-                self.outputs.extend(delivery.map(Output::from));
+                return with_socket(socket, |socket| self.check_in(now, check_out, connection, socket, condition));
+            }
+            Input::CancelCheckOut(id) => return Answer::Cancellation(self.cancel_check_out(now, id)),
+            Input::SetPurpose(check_out, connection, purpose) => {
+                return self.set_purpose(check_out, connection, purpose).into();
             }
             Input::Ready => self.ready(now),
-            Input::Clear(clear) => self.clear(now, clear)?,
+            Input::Clear(clear) => return self.clear(now, clear).into(),
             Input::Close => self.close(now),
             Input::ResetAfterFork => self.reset_after_fork(now),
-            Input::Hello(connection, service_id) => self.handle_hello(now, connection, service_id)?,
-            Input::Established(connection) => self.handle_established(now, connection, ()).map_err(refused)?,
-            Input::EstablishFailed(connection, error, reaction) => {
-                self.handle_establish_failed(now, connection, error, reaction)?;
+            Input::Hello(connection, service_id) => return self.handle_hello(now, connection, service_id).into(),
+            Input::Established(connection) => {
+                return with_socket(socket, |socket| self.handle_established(now, connection, socket));
             }
-            Input::Checked(connection, alive) => self.handle_checked(now, connection, alive)?,
-            Input::Refreshed(connection) => self.handle_refreshed(now, connection, ()).map_err(refused)?,
-            Input::RefreshFailed(connection) => self.handle_refresh_failed(now, connection)?,
-            Input::PeerClosed(connection) => self.handle_peer_closed(now, connection)?,
-            Input::Resize(limits) if self.resize(now, limits).is_err() => return Ok(Answer::Refused),
-            Input::Resize(_) => {}
+            Input::EstablishFailed(connection, error, reaction) => {
+                return self.handle_establish_failed(now, connection, error, reaction).into();
+            }
+            Input::Checked(connection, is_alive) => return self.handle_checked(now, connection, is_alive).into(),
+            Input::Refreshed(connection) => {
+                return with_socket(socket, |socket| self.handle_refreshed(now, connection, socket));
+            }
+            Input::RefreshFailed(connection) => return self.handle_refresh_failed(now, connection).into(),
+            Input::PeerClosed(connection) => return self.handle_peer_closed(now, connection).into(),
+            Input::Resize(limits) => return self.resize(now, limits).into(),
             Input::RetireAll(over) => self.retire_all(now, over),
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),
             Input::RenewCredential => self.renew_credential(now),
-            Input::WarmUp(connections) => return Ok(Answer::WarmUp(self.warm_up(now, connections))),
-            Input::CancelWarmUp(id) => {
-                let was_open = self.cancel_warm_up(now, id).is_some();
-                return Ok(Answer::WarmUpCancelled { was_open });
-            }
+            Input::WarmUp(connections) => return Answer::WarmUp(self.warm_up(now, connections)),
+            Input::CancelWarmUp(id) => return Answer::WarmUpCancelled(self.cancel_warm_up(now, id)),
             Input::Timeout => self.handle_timeout(now),
         }
-        Ok(Answer::Done)
+        Answer::Done
+    }
+}
+
+/// Makes a call that takes a socket.
+fn with_socket<C, T: Into<Answer<C>>>(socket: Option<C>, call: impl FnOnce(C) -> T) -> Answer<C> {
+    socket.map_or(Answer::Misuse(ApiMisuse::SocketMissing, None), |socket| call(socket).into())
+}
+
+impl<C> From<(CheckOutId, Option<Delivery<C>>)> for Answer<C> {
+    fn from((check_out, delivery): (CheckOutId, Option<Delivery<C>>)) -> Self {
+        Self::CheckOut(check_out, delivery)
+    }
+}
+
+impl<C> From<Result<CheckedIn<C>, Refused<C>>> for Answer<C> {
+    fn from(checked_in: Result<CheckedIn<C>, Refused<C>>) -> Self {
+        match checked_in {
+            Ok(checked_in) => Self::CheckedIn(checked_in.delivery()),
+            Err(Refused { misuse, socket }) => Self::Misuse(misuse, Some(socket)),
+        }
+    }
+}
+
+impl<C> From<Result<(), Refused<C>>> for Answer<C> {
+    fn from(taken: Result<(), Refused<C>>) -> Self {
+        taken.map_or_else(|Refused { misuse, socket }| Self::Misuse(misuse, Some(socket)), |()| Self::Done)
+    }
+}
+
+impl<C> From<Result<(), ApiMisuse>> for Answer<C> {
+    fn from(done: Result<(), ApiMisuse>) -> Self {
+        done.map_or_else(|misuse| Self::Misuse(misuse, None), |()| Self::Done)
+    }
+}
+
+impl<C> From<Result<(), PoolOptionsError>> for Answer<C> {
+    fn from(resized: Result<(), PoolOptionsError>) -> Self {
+        resized.map_or_else(Self::LimitsRefused, |()| Self::Done)
     }
 }
 

@@ -51,7 +51,7 @@ pub enum Output<C> {
 }
 
 /// A connection for the caller that asked for it. It comes back by `check_in`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Delivery<C> {
     /// The check-out that it is for.
     pub check_out: CheckOutId,

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use super::connections::Stage;
 use super::handle::{ConnectionId, Handle};
 use super::stats::Totals;
-use super::{ApiMisuse, Counts, Generation, InUseBy, Pool, PoolState, ServiceId, Stats};
+use super::{ApiMisuse, CheckOutId, Counts, Generation, InUseBy, Pool, PoolState, ServiceId, Stats};
 use crate::address::ServerAddress;
 use crate::options::PoolOptions;
 use crate::time::Instant;
@@ -63,6 +63,19 @@ impl<C> Pool<C> {
     /// The handle is another pool's, was never issued, or its connection is established.
     pub(crate) fn is_pending(&self, connection: Handle) -> Result<bool, ApiMisuse> {
         self.pending(connection).map(|found| found.is_some())
+    }
+
+    /// The check-out for which a connection is being established. `None` if it is established, or none has to wait for it: another
+    /// connection served its check-out, or it is one of minPoolSize.
+    pub fn origin_of(&self, connection: Handle) -> Option<CheckOutId> {
+        match self.connections.slot(self.own(connection)?).stage {
+            Stage::Pending { origin, .. } => origin.map(|origin| self.wait_queue.id(origin)),
+            Stage::Closed
+            | Stage::Available { .. }
+            | Stage::Checking { .. }
+            | Stage::Refreshing { .. }
+            | Stage::InUse { .. } => None,
+        }
     }
 
     /// Whether a clear has made the connection stale (SDAM-4). A closed connection counts as stale.

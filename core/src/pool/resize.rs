@@ -47,6 +47,7 @@ impl<C> Pool<C> {
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;
+    use core::time::Duration;
 
     use super::*;
     use crate::address::ServerAddress;
@@ -225,6 +226,19 @@ mod tests {
         check_in(&mut pool, held[0]);
         assert_eq!(actions(&mut pool).1.len(), 1);
         assert_eq!(pool.counts().total(), 1);
+    }
+
+    #[test]
+    fn a_new_time_of_idleness_counts_for_connections_that_are_idle_already() {
+        let mut pool = pool(1);
+        let connection = in_use(&mut pool, 1)[0];
+        check_in(&mut pool, connection);
+
+        pool.resize(NOW, PoolLimits::default().check_after_idle(Duration::ZERO)).unwrap();
+        let (_, delivery) = pool.check_out(Instant::from_nanos(1), CheckOutRequest::default());
+
+        assert_eq!(delivery, None);
+        assert_eq!(pool.poll_output(), Some(Output::Action(Action::Check { connection })));
     }
 
     #[test]

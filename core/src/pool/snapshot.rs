@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use super::Pool;
-use super::output::{Action, Output};
+use super::output::{Action, Delivery, Output};
 
 impl<C> Pool<C> {
     /// A copy without the sockets. Given the same calls it has the same outputs.
@@ -69,5 +69,12 @@ impl<C> Action<C> {
             Self::Interrupt { connection } => Action::Interrupt { connection: *connection },
             Self::WarmedUp { warm_up, result } => Action::WarmedUp { warm_up: *warm_up, result: result.clone() },
         }
+    }
+}
+
+impl<C> Delivery<C> {
+    /// The delivery without its socket.
+    pub fn snapshot(&self) -> Delivery<()> {
+        Delivery { check_out: self.check_out, connection: self.connection, socket: () }
     }
 }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bonds::AffinityKey;
 use super::error::WaitLimit;
-use super::handle::PoolId;
+use super::handle::{PoolId, halves};
 use super::identity::IdentityId;
 use super::list::{Key, Linked, Links, List, NIL};
 use super::timer::{Deadline, Deadlines, Timed};
@@ -31,14 +31,30 @@ pub struct CheckOutId {
     pub(crate) pool: PoolId,
 }
 
+/// What the bits of a check-out begin with, so that those of a connection are not taken for one.
+const CHECK_OUT: u32 = 0x6f75_7400;
+
 impl CheckOutId {
+    /// The check-out as numbers, for a caller that cannot keep it as it is.
+    pub fn to_bits(self) -> [u64; 3] {
+        let PoolId { digest, slot } = self.pool;
+        [self.sequence, u64::from(self.key) << 32 | u64::from(slot), u64::from(CHECK_OUT) << 32 | u64::from(digest)]
+    }
+
+    /// The check-out of these [numbers](Self::to_bits); `None` if they are none. Numbers that nobody was given name no check-out,
+    /// and are refused by every call.
+    pub fn from_bits([sequence, place, pool]: [u64; 3]) -> Option<Self> {
+        let ((key, slot), (kind, digest)) = (halves(place), halves(pool));
+        (kind == CHECK_OUT).then_some(Self { sequence, key, pool: PoolId { digest, slot } })
+    }
+
     /// A small number that no other check-out has before this one has ended, by its failure or by the check-in of its
     /// connection: callers can index their own table of waiters by it.
     pub fn index(self) -> usize {
         self.key as usize
     }
 
-    /// The same for its server among those of a topology: no other server has it before this one was drained.
+    /// A small number of its server among those of a topology, which no other server has before this one was drained.
     pub fn server_index(self) -> usize {
         self.pool.slot as usize
     }

@@ -6,15 +6,15 @@ use core::time::Duration;
 
 use super::selection::{SelectionError, SelectionErrorKind};
 use super::waiting::Waiter;
-use super::{CheckOut, Criteria, MonitorCall, Output, Phase, SelectionId, Topology};
+use super::{CheckOut, Criteria, Output, Phase, SelectionId, Topology};
 use super::{TopologyDescription, TopologyEvent, TopologyType};
-use crate::monitor::{Call, ServerDescription, ServerType};
+use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 use crate::pool::{
     AffinityKey, ApiMisuse, Cancellation, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle,
-    IdentityId, Pool, PoolState, Purpose, Refused,
+    IdentityId, Pool, Purpose, Refused,
 };
-use crate::server::{Server, ServerEvent, ServerId};
+use crate::server::{ServerEvent, ServerId};
 use crate::time::Instant;
 
 impl<C> Topology<C> {
@@ -291,30 +291,6 @@ impl<C> Topology<C> {
         for slot in 0..self.servers.slots() {
             let Some(id) = self.servers.id_at(slot) else { continue };
             self.call_pool(id, &call);
-        }
-    }
-
-    /// Connections are established with another credential from now on, as
-    /// [`Pool::renew_credential`](crate::pool::Pool::renew_credential) says: those that exist retire, those of each server by
-    /// themselves. A server that is unknown may have refused the old one, so it is checked as soon as possible.
-    pub fn renew_credential(&mut self, now: Instant) {
-        self.advance(now);
-        // All of them first: a connection that retires may let another pool create one, which has the new credential.
-        let is_own = |server: &&mut Server<C>| server.of_identity.is_none();
-        self.servers
-            .iter_mut()
-            .map(|(_, server)| server)
-            .filter(is_own)
-            .for_each(|server| server.pool.outdate_connections());
-        for slot in 0..self.servers.slots() {
-            let Some(id) = self.servers.id_at(slot).filter(|&id| self.member_of(id) == id) else { continue };
-            self.call_pool(id, |pool| pool.retire_outdated(now));
-            let is_unusable = |server: &Server<C>| {
-                server.description.server_type == ServerType::Unknown && server.pool.state() == PoolState::Paused
-            };
-            if self.servers.get(id).is_some_and(is_unusable) {
-                self.call_monitor(id, MonitorCall::Call(Call::RequestCheck));
-            }
         }
     }
 

@@ -19,8 +19,9 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Topology;
 use super::usage::Used;
+use super::{MonitorCall, Topology};
+use crate::monitor::{Call, ServerType};
 use crate::options::{PoolLimits, PoolSizes};
 use crate::pool::{Admission, ApiMisuse, Cause, CheckOutRequest, Clear, Handle, IdentityId, Pool, PoolState};
 use crate::server::{IdentityOfServer, Membership, Server, ServerId};
@@ -130,16 +131,29 @@ impl<C> Topology<C> {
         Some(self.servers.get(pool)?.of_identity?.identity)
     }
 
-    /// The connections of an identity get another credential from now on, as
-    /// [`renew_credential`](Self::renew_credential) says of all others.
-    pub fn renew_credential_of(&mut self, now: Instant, identity: IdentityId) {
+    /// Connections of an identity, or without one those of the options' credential, are established with another credential from
+    /// now on: those that exist retire, those of each server by themselves. A server that is unknown may have refused the
+    /// options' old credential, so it is checked as soon as possible.
+    pub fn renew_credential(&mut self, now: Instant, identity: Option<IdentityId>) {
         self.advance(now);
-        let pools = self.identities.pools.get(&identity).cloned().unwrap_or_default();
-        for &(_, pool) in &pools {
+        let pools: Vec<ServerId> = match identity {
+            None => self.servers.members().map(|(id, _)| id).collect(),
+            Some(identity) => {
+                self.identities.pools.get(&identity).into_iter().flatten().map(|&(_, pool)| pool).collect()
+            }
+        };
+        // All of them first: a connection that retires may let another pool create one, which has the new credential.
+        for &pool in &pools {
             self.servers.get_mut(pool).into_iter().for_each(|server| server.pool.outdate_connections());
         }
-        for (_, pool) in pools {
+        for pool in pools {
             self.call_pool(pool, |pool| pool.retire_outdated(now));
+            let is_unusable = |server: &Server<C>| {
+                server.description.server_type == ServerType::Unknown && server.pool.state() == PoolState::Paused
+            };
+            if identity.is_none() && self.servers.get(pool).is_some_and(is_unusable) {
+                self.call_monitor(pool, MonitorCall::Call(Call::RequestCheck));
+            }
         }
     }
 

@@ -76,7 +76,7 @@ pub enum Input {
     AddIdentity,
     /// [`Topology::remove_identity`].
     RemoveIdentity(IdentityId),
-    /// [`Topology::renew_credential`]; of an identity, [`Topology::renew_credential_of`].
+    /// [`Topology::renew_credential`].
     RenewCredential(Option<IdentityId>),
     /// [`Topology::warm_up`]; how many connections.
     WarmUp(Box<Criteria>, Option<u32>),
@@ -97,15 +97,15 @@ pub enum Input {
 }
 
 /// What a call returned.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum Answer<C> {
     /// Nothing.
     Done,
     /// The check-out that it began, and the connection that it delivered at once.
-    CheckOut(CheckOut, Option<Handle>),
-    /// The waiter to which a check-in delivered its connection, and that connection.
-    CheckedIn(Option<(CheckOutId, Handle)>),
+    CheckOut(CheckOut, Option<Delivery<C>>),
+    /// The delivery to the next waiter of the connection that was checked in, if it was made at once.
+    CheckedIn(Option<Delivery<C>>),
     /// The state in which it found a check-out.
     Cancellation(Cancellation),
     /// The identity that it added.
@@ -114,24 +114,24 @@ pub enum Answer {
     WarmUp(WarmUpId),
     /// The servers that the warm-up has made warm that it ended, or what one of them lacked.
     WarmUpCancelled(Option<Result<Vec<ServerAddress>, WarmUpError>>),
-    /// The call made no sense, and nothing has changed.
-    Misuse(ApiMisuse),
+    /// The call made no sense, and nothing has changed: the mistake, and the socket that was handed over.
+    Misuse(ApiMisuse, Option<C>),
     /// The new limits contradict each other, and nothing has changed.
-    Refused,
+    LimitsRefused(PoolOptionsError),
 }
 
-impl Topology<()> {
-    /// Makes the call that `input` describes. The same inputs always have the same answers and outputs. A connection that the
-    /// call delivers at once is named in the answer, and not among the outputs.
-    pub fn apply(&mut self, now: Instant, input: Input) -> Answer {
+impl<C> Topology<C> {
+    /// Makes the call that `input` describes, with the connection's socket where the call takes one. Equal inputs always have
+    /// equal answers and outputs. A connection that the call delivers at once stands in the answer, and not among the outputs.
+    ///
+    /// A socket that the call does not take is dropped.
+    pub fn call(&mut self, now: Instant, input: Input, socket: Option<C>) -> Answer<C> {
         match input {
-            Input::Open => self.open(now),
+            Input::CheckOut(criteria, request) => return self.check_out(now, &criteria, request).into(),
             Input::CheckIn(check_out, connection, condition) => {
-                return Answer::of_check_in(&self.check_in(now, check_out, connection, (), condition));
+                return with_socket(socket, |socket| self.check_in(now, check_out, connection, socket, condition));
             }
-            Input::CheckOut(criteria, request) => {
-                return Answer::of_check_out(&self.check_out(now, &criteria, request));
-            }
+            Input::Open => self.open(now),
             Input::ChangeCriteria(selection, criteria) => self.change_criteria(now, selection, &criteria),
             Input::CancelCheckOut(check_out) => return Answer::Cancellation(self.cancel_check_out(now, check_out)),
             Input::SetPurpose(check_out, connection, purpose) => {
@@ -142,11 +142,15 @@ impl Topology<()> {
             Input::Hello(connection, service_id, description) => {
                 return self.handle_hello(now, connection, service_id, *description).into();
             }
-            Input::Established(connection) => return Answer::of_socket(&self.handle_established(now, connection, ())),
+            Input::Established(connection) => {
+                return with_socket(socket, |socket| self.handle_established(now, connection, socket));
+            }
             Input::EstablishFailed(connection, error) => {
                 return self.handle_establish_failed(now, connection, error).into();
             }
-            Input::Refreshed(connection) => return Answer::of_socket(&self.handle_refreshed(now, connection, ())),
+            Input::Refreshed(connection) => {
+                return with_socket(socket, |socket| self.handle_refreshed(now, connection, socket));
+            }
             Input::RefreshFailed(connection, error) => {
                 return self.handle_refresh_failed(now, connection, error).into();
             }
@@ -158,14 +162,13 @@ impl Topology<()> {
             Input::Srv(answer) => self.handle_srv(now, answer),
             Input::Ready => return self.ready(now).into(),
             Input::Clear(clear) => return self.clear(now, clear).into(),
-            Input::Resize(limits) => return Answer::of_resize(&self.resize(now, limits)),
+            Input::Resize(limits) => return self.resize(now, limits).into(),
             Input::RetireAll(over) => self.retire_all(now, over),
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),
             Input::AddIdentity => return Answer::Identity(self.add_identity(now)),
             Input::RemoveIdentity(identity) => self.remove_identity(now, identity),
-            Input::RenewCredential(None) => self.renew_credential(now),
-            Input::RenewCredential(Some(identity)) => self.renew_credential_of(now, identity),
+            Input::RenewCredential(identity) => self.renew_credential(now, identity),
             Input::WarmUp(criteria, connections) => return Answer::WarmUp(self.warm_up(now, &criteria, connections)),
             Input::CancelWarmUp(id) => return Answer::WarmUpCancelled(self.cancel_warm_up(now, id)),
             Input::Close => self.close(now),
@@ -180,42 +183,66 @@ impl Topology<()> {
     }
 }
 
-impl Answer {
-    /// What [`Topology::check_out`] returned.
-    #[inline]
-    pub fn of_check_out<C>((check_out, delivery): &(CheckOut, Option<Delivery<C>>)) -> Self {
-        Self::CheckOut(*check_out, delivery.as_ref().map(|delivery| delivery.connection))
+/// Makes a call that takes a socket.
+fn with_socket<C, T: Into<Answer<C>>>(socket: Option<C>, call: impl FnOnce(C) -> T) -> Answer<C> {
+    socket.map_or(Answer::Misuse(ApiMisuse::SocketMissing, None), |socket| call(socket).into())
+}
+
+impl<C> Answer<C> {
+    /// Whether the call made sense.
+    ///
+    /// # Errors
+    /// It made none.
+    pub fn done(self) -> Result<(), ApiMisuse> {
+        if let Self::Misuse(misuse, _) = self { Err(misuse) } else { Ok(()) }
     }
 
-    /// What [`Topology::check_in`] returned.
-    #[inline]
-    pub fn of_check_in<C>(checked_in: &Result<CheckedIn<C>, Refused<C>>) -> Self {
-        match checked_in {
-            Ok(CheckedIn::Done) => Self::CheckedIn(None),
-            Ok(CheckedIn::Delivered(delivery)) => Self::CheckedIn(Some((delivery.check_out, delivery.connection))),
-            Err(refused) => Self::Misuse(refused.misuse),
+    /// The answer without its socket.
+    pub fn snapshot(&self) -> Answer<()> {
+        let without_socket = |delivery: &Option<Delivery<C>>| delivery.as_ref().map(Delivery::snapshot);
+        match self {
+            Self::Done => Answer::Done,
+            Self::CheckOut(check_out, delivery) => Answer::CheckOut(*check_out, without_socket(delivery)),
+            Self::CheckedIn(delivery) => Answer::CheckedIn(without_socket(delivery)),
+            Self::Cancellation(cancellation) => Answer::Cancellation(*cancellation),
+            Self::Identity(identity) => Answer::Identity(*identity),
+            Self::WarmUp(id) => Answer::WarmUp(*id),
+            Self::WarmUpCancelled(ended) => Answer::WarmUpCancelled(ended.clone()),
+            Self::Misuse(misuse, socket) => Answer::Misuse(*misuse, socket.as_ref().map(|_| ())),
+            Self::LimitsRefused(error) => Answer::LimitsRefused(error.clone()),
         }
     }
+}
 
-    /// What a call returned that takes a socket.
-    pub fn of_socket<C>(taken: &Result<(), Refused<C>>) -> Self {
-        taken.as_ref().map_or_else(|refused| Self::Misuse(refused.misuse), |()| Self::Done)
-    }
-
-    /// What [`Topology::resize`] returned.
-    pub fn of_resize(resized: &Result<(), PoolOptionsError>) -> Self {
-        if resized.is_ok() { Self::Done } else { Self::Refused }
+impl<C> From<(CheckOut, Option<Delivery<C>>)> for Answer<C> {
+    fn from((check_out, delivery): (CheckOut, Option<Delivery<C>>)) -> Self {
+        Self::CheckOut(check_out, delivery)
     }
 }
 
-impl From<()> for Answer {
-    fn from((): ()) -> Self {
-        Self::Done
+impl<C> From<Result<CheckedIn<C>, Refused<C>>> for Answer<C> {
+    fn from(checked_in: Result<CheckedIn<C>, Refused<C>>) -> Self {
+        match checked_in {
+            Ok(checked_in) => Self::CheckedIn(checked_in.delivery()),
+            Err(Refused { misuse, socket }) => Self::Misuse(misuse, Some(socket)),
+        }
     }
 }
 
-impl From<Result<(), ApiMisuse>> for Answer {
+impl<C> From<Result<(), Refused<C>>> for Answer<C> {
+    fn from(taken: Result<(), Refused<C>>) -> Self {
+        taken.map_or_else(|Refused { misuse, socket }| Self::Misuse(misuse, Some(socket)), |()| Self::Done)
+    }
+}
+
+impl<C> From<Result<(), ApiMisuse>> for Answer<C> {
     fn from(done: Result<(), ApiMisuse>) -> Self {
-        done.map_or_else(Self::Misuse, |()| Self::Done)
+        done.map_or_else(|misuse| Self::Misuse(misuse, None), |()| Self::Done)
+    }
+}
+
+impl<C> From<Result<(), PoolOptionsError>> for Answer<C> {
+    fn from(resized: Result<(), PoolOptionsError>) -> Self {
+        resized.map_or_else(Self::LimitsRefused, |()| Self::Done)
     }
 }

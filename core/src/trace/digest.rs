@@ -4,7 +4,7 @@ use postcard::ser_flavors::Flavor;
 use serde::Serialize;
 
 use super::words::place_of;
-use crate::pool::{self, Action, ConnectionId};
+use crate::pool::{self, Action, ConnectionId, Delivery};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Output};
 
@@ -26,12 +26,12 @@ impl Digest {
 
     /// Takes in what a call returned.
     #[inline]
-    pub(super) fn take_answer(&mut self, answer: &Answer) {
-        if let Answer::CheckOut(CheckOut::Started(check_out), Some(connection)) = answer {
+    pub(super) fn take_answer<C>(&mut self, answer: &Answer<C>) {
+        if let Answer::CheckOut(CheckOut::Started(check_out), Some(Delivery { connection, .. })) = answer {
             self.take_delivery(check_out.sequence, connection.id, place_of(*connection));
         } else if !matches!(answer, Answer::CheckedIn(None)) {
             // The most frequent answer is the one that leaves the digest as it is.
-            self.take_value(answer);
+            self.take_value(&answer.snapshot());
         }
     }
 

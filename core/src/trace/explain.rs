@@ -14,7 +14,7 @@ use super::item::{Note, Trace};
 use super::occurrence::Occurrences;
 use super::replay::{Divergence, Replay, Step};
 use super::wait::{Wait, WaitEnd};
-use crate::pool::{self, Action, Cancellation, CheckOutId, Handle};
+use crate::pool::{self, Action, Cancellation, CheckOutId, Delivery, Handle};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Input, Output, Topology};
 
@@ -133,7 +133,7 @@ impl<'a> Observer<'a> {
         if let Answer::CheckOut(check_out, None) = step.answer {
             self.begin(Some(step.number), check_out, self.now);
         }
-        if let Answer::CheckedIn(Some((check_out, connection))) = step.answer {
+        if let Answer::CheckedIn(Some(Delivery { check_out, connection, .. })) = step.answer {
             self.deliver(check_out, connection);
         }
         if let (Answer::Cancellation(Cancellation::Cancelled), Input::CancelCheckOut(check_out)) =

@@ -82,7 +82,7 @@ impl History {
         let mut recorded = Recorded::from(replay.machine().clone());
         recorded.start_recording(RecorderOptions { detail: Detail::Sparse, bytes });
         while let Some(step) = replay.step()? {
-            let answer = recorded.apply(step.at, step.input.clone());
+            let answer = recorded.call(step.at, step.input.clone(), Some(()));
             for note in &step.notes {
                 if let (Note::Holder(text), Answer::CheckOut(check_out, _)) = (note, &answer) {
                     recorded.note_holder(*check_out, *text);

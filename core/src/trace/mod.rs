@@ -56,7 +56,7 @@ pub use self::wait::{Establishment, Interval, Limit, Use, Wait, WaitEnd};
 pub use self::what_if::{Change, Changes, Estimate, Fate, Outcome, ParseChangeError, Totals, WhatIfError, what_if};
 
 /// The version of the file's schema. A file of another one is refused.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 1;
 
 /// The version of the machines' behaviour: raised whenever the same calls get other answers or outputs. A file of another one is refused.
-pub const BEHAVIOUR: u32 = 6;
+pub const BEHAVIOUR: u32 = 1;

@@ -124,7 +124,8 @@ impl Recorder {
         is_frequent
     }
 
-    /// Records any check-out for a server that takes writes that was made, and [prepared](Self::prepare) for, after so many frequent calls. Returns what that does.
+    /// Records a check-out of any kind for a server that takes writes, which was made and [prepared](Self::prepare) for, after so many
+    /// frequent calls. Returns how many frequent calls can be recorded before something is due again.
     #[cold]
     #[inline(never)]
     pub(super) fn record_check_out<C>(
@@ -132,7 +133,7 @@ impl Recorder {
         machine: &Topology<C>,
         now: Instant,
         request: CheckOutRequest,
-        answer: &Answer,
+        answer: &Answer<()>,
         made: u32,
     ) -> u32 {
         self.flush();
@@ -150,7 +151,8 @@ impl Recorder {
         self.grant()
     }
 
-    /// The same of a check-in.
+    /// Records a check-in of any kind that was made, after so many frequent calls. Returns how many frequent calls can be recorded
+    /// before something is due again.
     #[cold]
     #[inline(never)]
     pub(super) fn record_check_in<C>(
@@ -158,7 +160,7 @@ impl Recorder {
         machine: &Topology<C>,
         now: Instant,
         (check_out, connection, condition): (CheckOutId, Handle, Condition),
-        answer: &Answer,
+        answer: &Answer<()>,
         made: u32,
     ) -> u32 {
         self.flush();
@@ -174,7 +176,7 @@ impl Recorder {
         self.grant()
     }
 
-    /// The same of any other call, before it is made.
+    /// Records any other call, before it is made. Returns how many frequent calls can be recorded before something is due again.
     #[cold]
     pub(super) fn record<C>(&mut self, machine: &Topology<C>, now: Instant, input: Input, made: u32) -> u32 {
         let margin = self.margin(now);
@@ -187,7 +189,7 @@ impl Recorder {
 
     /// Records what a call returned.
     #[inline]
-    pub(super) fn take_answer(&mut self, answer: &Answer) {
+    pub(super) fn take_answer<C>(&mut self, answer: &Answer<C>) {
         self.digest.take_answer(answer);
     }
 
@@ -206,7 +208,7 @@ impl Recorder {
         }
     }
 
-    /// The same of something that the machine does not see.
+    /// Records what the machine does not see. Returns how many frequent calls can be recorded before something is due again.
     #[cold]
     pub(super) fn note<C>(&mut self, machine: &Topology<C>, note: Note, made: u32) -> u32 {
         self.settle(made);

@@ -38,7 +38,7 @@ pub struct Step<'a> {
     /// The call.
     pub input: &'a Input,
     /// What it returned.
-    pub answer: Answer,
+    pub answer: Answer<()>,
     /// The outputs that were polled after it.
     pub outputs: Vec<Output<()>>,
     /// What else was noted.
@@ -58,7 +58,7 @@ pub struct Divergence {
     /// The call; `None` before the first one of a segment.
     pub input: Option<Box<Input>>,
     /// What it returns here.
-    pub answer: Option<Box<Answer>>,
+    pub answer: Option<Box<Answer<()>>>,
     /// The outputs that it has here.
     pub outputs: Vec<Output<()>>,
 }
@@ -151,7 +151,7 @@ impl<'a> Replay<'a> {
     fn make(&mut self, call: &'a Call) -> Step<'a> {
         self.at = Instant::from_nanos(self.at.as_nanos().wrapping_add_signed(call.after));
         self.number += 1;
-        let answer = self.machine.apply(self.at, call.input.clone());
+        let answer = self.machine.call(self.at, call.input.clone(), Some(()));
         self.digest.take_answer(&answer);
         let (outputs, notes) = (Vec::new(), Vec::new());
         Step { number: self.number, at: self.at, input: &call.input, answer, outputs, notes }

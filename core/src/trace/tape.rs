@@ -10,7 +10,7 @@ use super::item::Note;
 use super::recorder::{Kept, Recorder};
 use super::sparse::{self, Sparse};
 use super::words::place_of;
-use crate::pool::{BrokenInvariant, CheckOutId, CheckOutRequest, Condition, Handle};
+use crate::pool::{BrokenInvariant, CheckOutId, CheckOutRequest, Condition, Delivery, Handle};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Input, Output, Topology};
 
@@ -121,7 +121,8 @@ impl Tape {
                 if is_recorded {
                     self.left -= 1;
                 } else {
-                    let answer = Answer::CheckOut(CheckOut::Started(check_out), Some(connection));
+                    let delivery = Delivery { check_out, connection, socket: () };
+                    let answer = Answer::CheckOut(CheckOut::Started(check_out), Some(delivery));
                     self.record_check_out(machine, now, *request, &answer);
                 }
             }
@@ -165,7 +166,7 @@ impl Tape {
         machine: &Topology<C>,
         now: Instant,
         request: CheckOutRequest,
-        answer: &Answer,
+        answer: &Answer<()>,
     ) {
         let made = self.granted - self.left;
         let left = match &mut self.kind {
@@ -181,7 +182,7 @@ impl Tape {
         machine: &Topology<C>,
         now: Instant,
         check_in: (CheckOutId, Handle, Condition),
-        answer: &Answer,
+        answer: &Answer<()>,
     ) {
         let made = self.granted - self.left;
         let left = match &mut self.kind {
@@ -202,7 +203,7 @@ impl Tape {
     }
 
     /// Records what a call returned.
-    pub(super) fn take_answer(&mut self, answer: &Answer) {
+    pub(super) fn take_answer<C>(&mut self, answer: &Answer<C>) {
         match &mut self.kind {
             Kind::Dense(recorder) => recorder.take_answer(answer),
             Kind::Sparse(sparse) => sparse.take_answer(answer),

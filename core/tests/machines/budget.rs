@@ -263,7 +263,7 @@ proptest! {
                 Step::Resize(size) => {
                     let _ = driver.topology.resize(now, PoolSizes::default().max_pool_size(size));
                 }
-                Step::Renew => driver.topology.renew_credential(now),
+                Step::Renew => driver.topology.renew_credential(now, None),
                 Step::Pass(nanos) => driver.pass(nanos),
                 Step::FailEstablish(..) | Step::Cancel(_) | Step::Checked(..) => {}
             }
@@ -382,7 +382,7 @@ fn floors_yield_to_waiters() {
 fn outdated_connections_are_replaced_one_at_a_time_where_the_limit_is_full_x_84() {
     let mut driver = full_of_floors(3, |_| {});
 
-    driver.topology.renew_credential(driver.now);
+    driver.topology.renew_credential(driver.now, None);
     driver.drain();
 
     for _ in 0..10 {

@@ -155,6 +155,21 @@ fn a_failed_establishment_is_told_cmap_31() {
 }
 
 #[test]
+fn a_driver_finds_the_check_out_of_a_connection_and_the_connection_of_a_failure() {
+    let mut pool = pool();
+    pool.ready(NOW);
+    let (check_out, _) = pool.check_out(NOW, CheckOutRequest::default());
+    let connection = pool.find(1).unwrap();
+    assert_eq!(pool.origin_of(connection), Some(check_out));
+
+    let refused = EstablishError::new(Phase::Connect, Fault::Network, "connection refused");
+    pool.handle_establish_failed(NOW, connection, refused, Reaction::KeepPool).unwrap();
+
+    assert_eq!(drain(&mut pool).unwrap().connection, Some(connection.id()));
+    assert_eq!(pool.origin_of(connection), None);
+}
+
+#[test]
 fn a_timeout_while_connections_are_being_established_does_not_speak_of_leaks() {
     let mut pool = pool();
     pool.ready(NOW);

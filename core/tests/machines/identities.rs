@@ -267,10 +267,7 @@ proptest! {
                     }
                 }
                 Step::Renew(user) => {
-                    match driver.users[user] {
-                        Some(identity) => driver.topology.renew_credential_of(driver.now, identity),
-                        None => driver.topology.renew_credential(driver.now),
-                    }
+                    driver.topology.renew_credential(driver.now, driver.users[user]);
                     driver.drain();
                 }
             }
@@ -336,7 +333,7 @@ fn full_of_another_user() -> Driver {
 fn an_outdated_connection_is_replaced_where_other_users_fill_the_pool_x_84() {
     let mut driver = full_of_another_user();
 
-    driver.topology.renew_credential(driver.now);
+    driver.topology.renew_credential(driver.now, None);
     driver.drain();
     driver.pass(500);
     driver.establish_all();
@@ -354,7 +351,7 @@ fn a_connection_does_not_go_first_where_only_permits_to_establish_are_taken_x_84
     }
     assert_eq!(driver.pending.len(), MAX_CONNECTING as usize);
 
-    driver.topology.renew_credential(driver.now);
+    driver.topology.renew_credential(driver.now, None);
     driver.drain();
 
     assert_eq!(driver.topology.outdated(), 1, "there is room for its replacement");

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
-use cmap_core::pool::{Action, Cause, CheckOutRequest, Clear, Condition, Input, Output, Pool, ServiceId};
+use cmap_core::pool::{Action, Cause, CheckOutRequest, Clear, Condition, Output, Pool, ServiceId};
 use cmap_core::time::Instant;
 
 const NOW: Instant = Instant::ORIGIN;
 
 fn pool_with_a_waiter() -> Pool<()> {
     let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), PoolOptions::default(), NOW).unwrap();
-    pool.apply(NOW, Input::Ready).unwrap();
-    pool.apply(NOW, Input::CheckOut(CheckOutRequest::default())).unwrap();
+    pool.ready(NOW);
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
     pool
 }
 
@@ -65,12 +65,12 @@ fn pool_with_everything(load_balanced: bool) -> Pool<()> {
     let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, NOW).unwrap();
     pool.ready(NOW);
     for _ in 0..2 {
-        pool.apply(NOW, Input::CheckOut(CheckOutRequest::default())).unwrap();
+        let _ = pool.check_out(NOW, CheckOutRequest::default());
         drive(&mut pool, NOW, 1);
     }
     drive(&mut pool, NOW, 0);
-    pool.apply(NOW, Input::CheckOut(CheckOutRequest::default())).unwrap();
-    pool.apply(NOW, Input::CheckOut(CheckOutRequest::until(Instant::from_millis(100)))).unwrap();
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
+    let _ = pool.check_out(NOW, CheckOutRequest::until(Instant::from_millis(100)));
     pool
 }
 
@@ -87,7 +87,7 @@ fn drive(pool: &mut Pool<()>, now: Instant, mut check_ins: usize) {
             }
             Output::Action(Action::Deliver { check_out, connection, .. }) if check_ins > 0 => {
                 check_ins -= 1;
-                let _ = pool.apply(now, Input::CheckIn(check_out, connection, Condition::Usable));
+                let _ = pool.check_in(now, check_out, connection, (), Condition::Usable);
             }
             Output::Action(Action::Check { connection }) => drop(pool.handle_checked(now, connection, true)),
             Output::Action(_) | Output::Event(_) => {}
@@ -124,7 +124,7 @@ fn no_lie_about_a_number_makes_a_restored_pool_panic() {
             for (now, check_ins) in [(NOW, 1), (Instant::from_millis(200), 2), (Instant::from_millis(90_000), 3)] {
                 pool.handle_timeout(now);
                 drive(&mut pool, now, check_ins);
-                pool.apply(now, Input::CheckOut(CheckOutRequest::until(now + Duration::from_secs(1)))).unwrap();
+                let _ = pool.check_out(now, CheckOutRequest::until(now + Duration::from_secs(1)));
                 drive(&mut pool, now, check_ins);
                 let cause = Cause::new("gone");
                 let clear = if load_balanced { Clear::service(ServiceId([1; 12]), cause) } else { Clear::pool(cause) };

@@ -122,7 +122,7 @@ fn a_new_credential_has_a_server_checked_that_refused_the_old_one_x_90() {
     server.handle_establish_failed(NOW, connection, error).unwrap();
     drain(&mut server);
 
-    server.renew_credential(NOW);
+    server.renew_credential(NOW, None);
 
     let check = TopologyOutput::Monitor { server: server.id(), call: MonitorCall::Call(Call::RequestCheck) };
     assert_eq!(outputs(&mut server), [check]);
@@ -132,7 +132,7 @@ fn a_new_credential_has_a_server_checked_that_refused_the_old_one_x_90() {
 fn a_new_credential_has_no_server_checked_that_is_known_x_90() {
     let mut server = server();
 
-    server.renew_credential(NOW);
+    server.renew_credential(NOW, None);
 
     assert!(outputs(&mut server).is_empty());
 }

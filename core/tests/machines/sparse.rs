@@ -6,7 +6,7 @@ use std::time::Duration;
 use cmap_core::options::PoolSizes;
 use cmap_core::pool::{CheckOutRequest, Condition};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Criteria};
+use cmap_core::topology::{CheckOut, Criteria, Input};
 use cmap_core::trace::{
     Detail, Header, History, Interval, Limit, Question, Recorded, RecorderOptions, Replay, Trace, TraceErrorKind, Wait,
     WaitEnd, explain, waits,
@@ -156,7 +156,7 @@ fn a_wait_for_a_leaked_connection_names_who_has_it() {
     let (check_out, _) = driver.topology.check_out(driver.now, Criteria::WRITABLE, request);
     driver.topology.note_holder(check_out, 3);
     driver.now = driver.now + 2000 * MILLI;
-    driver.topology.handle_timeout(driver.now);
+    driver.topology.call(driver.now, Input::Timeout, None);
     driver.drain(usize::MAX);
 
     let failures = explain(&read(&driver.topology), Question::Failures(10)).unwrap();
@@ -244,7 +244,7 @@ fn a_pair_allocates_nothing_once_warm() {
 #[test]
 fn a_short_wait_allocates_nothing_once_warm() {
     let mut driver = warm(sparse_in(1 << 20));
-    driver.topology.resize(driver.now, PoolSizes::default().max_pool_size(1)).unwrap();
+    driver.topology.call(driver.now, Input::Resize(PoolSizes::default().max_pool_size(1).into()), None).done().unwrap();
     let round = |driver: &mut Driver| {
         driver.now = driver.now + 10 * MILLI;
         let (_, delivery) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
@@ -265,11 +265,11 @@ fn those_who_wait_when_it_begins_have_waited_for_an_unknown_reason_before() {
     let mut driver = Driver::recorded_in(0);
     let (check_out, _) = driver.topology.check_out(driver.now, Criteria::WRITABLE, CheckOutRequest::default());
     driver.now = driver.now + 30 * MILLI;
-    driver.topology.handle_timeout(driver.now);
+    driver.topology.call(driver.now, Input::Timeout, None);
 
     driver.topology.start_recording(sparse_in(1 << 20));
     driver.now = driver.now + 20 * MILLI;
-    driver.topology.handle_timeout(driver.now);
+    driver.topology.call(driver.now, Input::Timeout, None);
 
     let [wait] = &waits(&read(&driver.topology)).unwrap()[..] else { panic!("one waits") };
     assert!(matches!(check_out, CheckOut::Selecting(_)));

@@ -104,7 +104,7 @@ fn a_wait_for_a_leaked_connection_names_who_has_it() {
     let (check_out, _) = driver.topology.check_out(driver.now, Criteria::WRITABLE, request);
     driver.topology.note_holder(check_out, 3);
     driver.now = driver.now + Duration::from_secs(2);
-    driver.topology.handle_timeout(driver.now);
+    driver.topology.call(driver.now, Input::Timeout, None);
     driver.drain(usize::MAX);
     let trace = Trace::read(&driver.file()).unwrap();
 

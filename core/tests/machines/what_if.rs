@@ -10,7 +10,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, CheckOutId, CheckOutRequest, Condition, Handle, Output as PoolOutput};
 use cmap_core::server::{ServerDescription, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Criteria, Output, Topology, TopologyOptions};
+use cmap_core::topology::{Answer, CheckOut, Criteria, Input, Output, Topology, TopologyOptions};
 use cmap_core::trace::{
     Change, Changes, Estimate, Header, Question, Recorded, RecorderOptions, Trace, WhatIfError, explain, what_if,
 };
@@ -76,7 +76,7 @@ impl History {
 
 impl Simulation<'_> {
     fn run(&mut self) {
-        self.topology.open(self.now);
+        self.call(Input::Open);
         self.drain();
         self.later(1, Event::Find);
         for (at, caller) in self.history.callers.iter().enumerate() {
@@ -89,7 +89,7 @@ impl Simulation<'_> {
             match (next, timeout) {
                 (next, Some(at)) if next.is_none_or(|next| at < next) => {
                     self.now = self.now.max(at);
-                    self.topology.handle_timeout(self.now);
+                    self.call(Input::Timeout);
                 }
                 (Some(at), _) if at < end => {
                     self.now = at;
@@ -100,6 +100,10 @@ impl Simulation<'_> {
             }
             self.drain();
         }
+    }
+
+    fn call(&mut self, input: Input) -> Answer<()> {
+        self.topology.call(self.now, input, Some(()))
     }
 
     fn later(&mut self, millis: u64, event: Event) {
@@ -115,7 +119,7 @@ impl Simulation<'_> {
                 description.wire_versions = Some((0, 21));
                 description.round_trip_time = Some(Duration::from_micros(300));
                 let id = self.topology.servers().next().unwrap().0;
-                self.topology.handle_check(self.now, id, Finding::Description(Box::new(description))).unwrap();
+                self.call(Input::Check(id, Finding::Description(Box::new(description)))).done().unwrap();
             }
             Event::Call(at) => {
                 let caller = self.history.callers[at];
@@ -133,7 +137,7 @@ impl Simulation<'_> {
                 let found = self.waiting.iter().find(|(_, at)| **at == caller).map(|(name, _)| *name);
                 if let Some(check_out) = found {
                     self.waiting.remove(&check_out);
-                    let _ = self.topology.cancel_check_out(self.now, check_out);
+                    self.call(Input::CancelCheckOut(check_out));
                 }
             }
             Event::CheckIn(check_out, connection) => {
@@ -144,11 +148,11 @@ impl Simulation<'_> {
                 }
             }
             Event::Established(connection, true) => {
-                self.topology.handle_established(self.now, connection, ()).unwrap();
+                self.call(Input::Established(connection)).done().unwrap();
             }
             Event::Established(connection, false) => {
                 let error = EstablishError::new(Phase::Connect, Fault::Network, "refused");
-                let _ = self.topology.handle_establish_failed(self.now, connection, error);
+                self.call(Input::EstablishFailed(connection, error));
             }
         }
     }
@@ -190,7 +194,7 @@ impl Simulation<'_> {
                 self.establishments += 1;
                 self.later(millis, Event::Established(connection, succeeds));
             }
-            Action::Check { connection } => self.topology.handle_checked(self.now, connection, true).unwrap(),
+            Action::Check { connection } => self.call(Input::Checked(connection, true)).done().unwrap(),
             Action::Deliver { check_out, connection, .. } => self.deliver(check_out, connection),
             Action::Fail { check_out, .. } => drop(self.waiting.remove(&CheckOut::Started(check_out))),
             Action::Interrupt { connection } => self.later(0, Event::Established(connection, false)),

@@ -1,10 +1,10 @@
 //! A delivery that a call returns at once is the one that the queue would have held at its end.
 //!
-//! Each call is made beside [`Pool::apply`], which puts a returned delivery at the end of the outputs: on a copy of the
-//! pool that is drained, on one that is not, and on one without listeners.
+//! Each call is made next to [`Pool::call`], whose delivery stands behind the outputs that it queued: on a copy of the pool that
+//! is drained, on one that is not, and on one without listeners.
 
 use cmap_core::pool::{
-    Action, ApiMisuse, CheckOutId, CheckOutRequest, Condition, Delivery, Handle, Input, Output, Pool,
+    Action, Answer, ApiMisuse, CheckOutId, CheckOutRequest, Condition, Delivery, Handle, Input, Output, Pool,
 };
 use cmap_core::time::Instant;
 
@@ -93,7 +93,7 @@ impl Events {
     }
 }
 
-/// The outputs of [`Pool::apply`] on a drained pool: everything that the call led to, in one order.
+/// The outputs of [`Pool::call`] on a drained pool: everything that the call led to, in one order.
 struct Applied {
     pool: Pool<()>,
     refused: Option<ApiMisuse>,
@@ -103,8 +103,16 @@ struct Applied {
 impl Applied {
     fn to(drained: &Pool<()>, now: Instant, input: Input) -> Self {
         let mut pool = drained.clone();
-        let refused = pool.apply(now, input).err();
-        let outputs = drain(&mut pool);
+        let answer = pool.call(now, input, Some(()));
+        let mut outputs = drain(&mut pool);
+        let refused = match answer {
+            Answer::CheckOut(_, delivery) | Answer::CheckedIn(delivery) => {
+                outputs.extend(delivery.map(Output::from));
+                None
+            }
+            Answer::Misuse(misuse, _) => Some(misuse),
+            _ => None,
+        };
         Self { pool, refused, outputs }
     }
 

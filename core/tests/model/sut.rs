@@ -8,8 +8,8 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::{Maintenance, NewLimit, PoolLimits, PoolOptions, QueueDepth};
 use cmap_core::pool::{
-    self, Action, AffinityKey, ApiMisuse, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input, Pool, Reaction,
-    ServiceId, TimeoutReason, WarmUpId,
+    self, Action, AffinityKey, ApiMisuse, CheckOutId, CheckOutRequest, Clear, Condition, Delivery, Handle, Input, Pool,
+    Reaction, ServiceId, TimeoutReason, WarmUpId,
 };
 use cmap_core::time::Instant;
 use core::time::Duration;
@@ -141,9 +141,9 @@ impl Sut {
             }
             _ => {}
         }
-        let answer = self.pool.apply(now, input);
-        let answer = answer.map(|answer| self.number(answer));
-        let outputs = self.outputs(keep_outputs)?;
+        let (answer, delivery) = self.call(now, input);
+        let mut outputs = self.outputs(keep_outputs)?;
+        outputs.extend(delivery.map(|delivery| self.translate(&delivery.into())));
 
         self.laws.follow(reference.now, made.call, answer, &outputs)?;
         self.laws.audit(&self.pool)?;
@@ -308,21 +308,25 @@ impl Sut {
         }
     }
 
-    fn number(&mut self, answer: pool::Answer) -> Answer {
-        match answer {
-            pool::Answer::Done => Answer::Done,
-            pool::Answer::CheckOut(id) => {
+    /// Makes a call. Returns its answer as the reference gives it, and the delivery that is the last of its outputs.
+    fn call(&mut self, now: Instant, input: Input) -> (Result<Answer, ApiMisuse>, Option<Delivery<()>>) {
+        let answer = match self.pool.call(now, input, Some(())) {
+            pool::Answer::CheckOut(id, delivery) => {
                 self.check_outs.push(id);
-                Answer::CheckOut(self.check_outs.len())
+                return (Ok(Answer::CheckOut(self.check_outs.len())), delivery);
             }
-            pool::Answer::Cancellation(met) => Answer::Cancellation(met),
-            pool::Answer::Refused => Answer::Refused,
+            pool::Answer::CheckedIn(delivery) => return (Ok(Answer::Done), delivery),
+            pool::Answer::Misuse(misuse, _) => Err(misuse),
+            pool::Answer::Cancellation(met) => Ok(Answer::Cancellation(met)),
+            pool::Answer::LimitsRefused(_) => Ok(Answer::Refused),
             pool::Answer::WarmUp(id) => {
                 self.warm_ups.push(id);
-                Answer::WarmUp(id.get())
+                Ok(Answer::WarmUp(id.get()))
             }
-            pool::Answer::WarmUpCancelled { was_open } => Answer::WarmUpCancelled { was_open },
-        }
+            pool::Answer::WarmUpCancelled(ended) => Ok(Answer::WarmUpCancelled { was_open: ended.is_some() }),
+            pool::Answer::Done | _ => Ok(Answer::Done),
+        };
+        (answer, None)
     }
 
     fn translate(&self, output: &pool::Output<()>) -> Output {

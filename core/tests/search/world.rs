@@ -7,8 +7,8 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::options::{Maintenance, PoolOptions, PoolSizes};
 use cmap_core::pool::{
-    Action as PoolAction, Answer, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Input,
-    Output, Pool, PoolState, Reaction, ServiceId,
+    Action as PoolAction, Answer, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Delivery, Handle,
+    Input, Output, Pool, PoolState, Reaction, ServiceId,
 };
 use cmap_core::time::Instant;
 
@@ -225,8 +225,8 @@ impl Node {
             }
             Action::Cancel(place) => {
                 let check_out = self.waiting.remove(place);
-                let answer = self.pool.apply(self.now, Input::CancelCheckOut(check_out));
-                law("one that waits can be cancelled", answer == Ok(Answer::Cancellation(Cancellation::Cancelled)))?;
+                let answer = self.pool.call(self.now, Input::CancelCheckOut(check_out), None);
+                law("one that waits can be cancelled", answer == Answer::Cancellation(Cancellation::Cancelled))?;
                 self.drain()
             }
             Action::CheckIn(place, condition) => {
@@ -279,15 +279,24 @@ impl Node {
 
     fn check_out(&mut self, request: CheckOutRequest) -> Result<(), String> {
         // Its id is needed before its delivery is seen.
-        let Ok(Answer::CheckOut(check_out)) = self.pool.apply(self.now, Input::CheckOut(request)) else {
+        let Answer::CheckOut(check_out, delivery) = self.pool.call(self.now, Input::CheckOut(request), None) else {
             return Err("a check-out begins".to_owned());
         };
         self.waiting.push(check_out);
+        self.carry_out()?;
+        delivery.map_or(Ok(()), |delivery| self.deliver(&delivery))?;
         self.drain()
     }
 
     fn call(&mut self, input: Input) -> Result<(), String> {
-        self.pool.apply(self.now, input).map_err(|misuse| format!("a call that makes sense is taken: {misuse}"))?;
+        match self.pool.call(self.now, input, Some(())) {
+            Answer::Misuse(misuse, _) => return Err(format!("a call that makes sense is taken: {misuse}")),
+            Answer::CheckedIn(Some(delivery)) => {
+                self.carry_out()?;
+                self.deliver(&delivery)?;
+            }
+            Answer::Done | _ => {}
+        }
         self.drain()
     }
 
@@ -317,6 +326,15 @@ impl Node {
         self.pool.poll_timeout().is_some_and(|timeout| timeout.at <= self.now)
     }
 
+    fn deliver(&mut self, &Delivery { check_out, connection, .. }: &Delivery<()>) -> Result<(), String> {
+        law("a check-out ends once", self.end(check_out))?;
+        law("a stale connection is never delivered", !self.pool.is_stale(connection))?;
+        // Of another user it would not be among the available ones.
+        law("a connection has one user", self.take(connection))?;
+        self.in_use.push((check_out, connection));
+        Ok(())
+    }
+
     fn carry_out(&mut self) -> Result<(), String> {
         while let Some(output) = self.pool.poll_output() {
             let Output::Action(action) = output else { continue };
@@ -326,12 +344,8 @@ impl Node {
                     law("what is checked was available", self.take(connection))?;
                     self.checking.push(connection);
                 }
-                PoolAction::Deliver { check_out, connection, .. } => {
-                    law("a check-out ends once", self.end(check_out))?;
-                    law("a stale connection is never delivered", !self.pool.is_stale(connection))?;
-                    // Of another user it would not be among the available ones.
-                    law("a connection has one user", self.take(connection))?;
-                    self.in_use.push((check_out, connection));
+                PoolAction::Deliver { check_out, connection, socket } => {
+                    self.deliver(&Delivery { check_out, connection, socket })?;
                 }
                 PoolAction::Fail { check_out, .. } => law("a check-out ends once", self.end(check_out))?,
                 PoolAction::Close { connection, .. } => {

@@ -11,7 +11,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::CheckOutRequest;
 use cmap_core::time::Instant;
-use cmap_core::topology::{Criteria, Topology, TopologyOptions};
+use cmap_core::topology::{Criteria, Input, Topology, TopologyOptions};
 use cmap_core::trace::{Header, Question, Recorded, RecorderOptions, Trace, WaitEnd, explain};
 use serde_json::Value;
 
@@ -145,7 +145,7 @@ fn of_very_many_waits_a_page_shows_the_longest_and_says_so() {
     let options = TopologyOptions::of_seeds(vec![ServerAddress::tcp("db.example", 27017)]);
     let mut topology: Recorded<()> = Topology::new(options, PoolOptions::default()).unwrap().into();
     topology.start_recording(RecorderOptions::default());
-    topology.open(Instant::ORIGIN);
+    topology.call(Instant::ORIGIN, Input::Open, None);
     for millis in 0..600 {
         let _ = topology.check_out(Instant::from_millis(millis), Criteria::WRITABLE, CheckOutRequest::default());
     }

@@ -30,8 +30,8 @@ impl<C> Recorded<C> {
                     tape.record_served(&self.machine, now, &request, *check_out, *connection);
                 }
                 _ => {
-                    let connection = delivery.as_ref().map(|delivery| delivery.connection);
-                    tape.record_check_out(&self.machine, now, request, &Answer::CheckOut(check_out, connection));
+                    let answer = Answer::CheckOut(check_out, delivery.as_ref().map(Delivery::snapshot));
+                    tape.record_check_out(&self.machine, now, request, &answer);
                 }
             }
         }
@@ -59,7 +59,11 @@ impl<C> Recorded<C> {
                     tape.record_returned(&self.machine, now, check_out, connection);
                 }
                 _ => {
-                    let answer = Answer::of_check_in(&checked_in);
+                    let answer = match &checked_in {
+                        Ok(CheckedIn::Done) => Answer::CheckedIn(None),
+                        Ok(CheckedIn::Delivered(delivery)) => Answer::CheckedIn(Some(delivery.snapshot())),
+                        Err(refused) => Answer::Misuse(refused.misuse, Some(())),
+                    };
                     tape.record_check_in(&self.machine, now, (check_out, connection, condition), &answer);
                 }
             }

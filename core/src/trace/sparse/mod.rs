@@ -18,7 +18,7 @@ use super::follow::Following;
 use super::history::{History, Period};
 use super::occurrence::Occurrences;
 use super::wait::WaitEnd;
-use crate::pool::{self, Action, Cancellation, CheckOutId, Handle};
+use crate::pool::{self, Action, Cancellation, CheckOutId, Delivery, Handle};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Input, Output, Topology};
 
@@ -148,7 +148,7 @@ impl Sparse {
     }
 
     /// Takes a check-out or a check-in of another kind, which was made.
-    pub(super) fn take_frequent(&mut self, now: Instant, answer: &Answer) -> u32 {
+    pub(super) fn take_frequent(&mut self, now: Instant, answer: &Answer<()>) -> u32 {
         self.last = self.last.max(now);
         self.others += 1;
         self.take_answer(answer);
@@ -170,13 +170,13 @@ impl Sparse {
     }
 
     /// Takes what a call returned.
-    pub(super) fn take_answer(&mut self, answer: &Answer) {
+    pub(super) fn take_answer<C>(&mut self, answer: &Answer<C>) {
         match answer {
             Answer::CheckOut(check_out, None) => self.begin(*check_out),
             Answer::CheckOut(_, Some(_)) => self.period.served += 1,
             Answer::CheckedIn(waiter) => {
                 self.period.checked_in += 1;
-                if let Some((check_out, connection)) = waiter {
+                if let Some(Delivery { check_out, connection, .. }) = waiter {
                     self.deliver(*check_out, *connection);
                 }
             }

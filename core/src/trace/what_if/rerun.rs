@@ -9,7 +9,7 @@ use super::script::{Course, Event, Kind, Script, about};
 use super::{Changes, Fate, Outcome};
 use crate::connection::{EstablishError, Fault, Phase};
 use crate::options::{PoolLimits, PoolOptionsError};
-use crate::pool::{self, Action, Cancellation, CheckOutId, Condition, Handle};
+use crate::pool::{self, Action, Cancellation, CheckOutId, Condition, Delivery, Handle};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Input, Output, Topology};
 
@@ -112,9 +112,9 @@ impl<'a> Player<'a> {
             Event::Call(input) => self.call(input),
             Event::Begin(at, input) => {
                 let input = self.changes.applied_to(input, self.now);
-                if let Answer::CheckOut(name, delivered) = self.machine.apply(self.now, input) {
+                if let Answer::CheckOut(name, delivery) = self.machine.call(self.now, input, Some(())) {
                     self.names.insert(name, at);
-                    if let (CheckOut::Started(check_out), Some(connection)) = (name, delivered) {
+                    if let Some(Delivery { check_out, connection, .. }) = delivery {
                         self.deliver(check_out, connection);
                     }
                 }
@@ -135,7 +135,8 @@ impl<'a> Player<'a> {
     }
 
     fn call(&mut self, input: Input) {
-        if let Answer::CheckedIn(Some((check_out, connection))) = self.machine.apply(self.now, input) {
+        let answer = self.machine.call(self.now, input, Some(()));
+        if let Answer::CheckedIn(Some(Delivery { check_out, connection, .. })) = answer {
             self.deliver(check_out, connection);
         }
     }

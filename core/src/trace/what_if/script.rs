@@ -127,11 +127,8 @@ impl Reader {
         if let Some(event) = self.event(step) {
             self.script.events.push((self.now, step.number, event));
         }
-        if let Answer::CheckOut(check_out, Some(connection)) = step.answer {
-            self.deliver(check_out, connection);
-        }
-        if let Answer::CheckedIn(Some((check_out, connection))) = step.answer {
-            self.deliver(CheckOut::Started(check_out), connection);
+        if let Answer::CheckOut(_, Some(delivery)) | Answer::CheckedIn(Some(delivery)) = &step.answer {
+            self.deliver(CheckOut::Started(delivery.check_out), delivery.connection);
         }
         step.outputs.iter().for_each(|output| self.read_output(output));
     }

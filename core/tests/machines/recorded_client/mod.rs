@@ -12,7 +12,7 @@ use cmap_core::options::{Maintenance, PoolOptions, PoolSizes};
 use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Condition, Delivery, Handle, Output as PoolOutput};
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Criteria, Output, ServerSelector, Topology, TopologyOptions};
+use cmap_core::topology::{Answer, CheckOut, Criteria, Input, Output, ServerSelector, Topology, TopologyOptions};
 use cmap_core::trace::{Header, Recorded, RecorderOptions};
 
 /// A client of three routers, recorded, and everything that its driver holds.
@@ -46,7 +46,7 @@ impl Driver {
         let mut topology = Recorded::from(Topology::new(options, pool_options).unwrap());
         topology.start_recording(recorder);
         let now = Instant::from_millis(1);
-        topology.open(now);
+        topology.call(now, Input::Open, None);
         let pace = Duration::ZERO;
         let mut driver = Self {
             topology,
@@ -60,6 +60,10 @@ impl Driver {
         };
         driver.drain(usize::MAX);
         driver
+    }
+
+    fn call(&mut self, input: Input) -> Answer<()> {
+        self.topology.call(self.now, input, Some(()))
     }
 
     fn id(&self, server: usize) -> ServerId {
@@ -84,7 +88,7 @@ impl Driver {
             17 => self.manage(which),
             18 => self.fail_operation(nth),
             // An older time, as callers have who read their clocks before they have the lock.
-            _ => self.topology.handle_timeout(Instant::from_nanos(self.now.as_nanos() - 500)),
+            _ => drop(self.topology.call(Instant::from_nanos(self.now.as_nanos() - 500), Input::Timeout, None)),
         }
         self.drain(if self.leaves_outputs && which.is_multiple_of(7) { 1 } else { usize::MAX });
     }
@@ -114,14 +118,14 @@ impl Driver {
 
     pub(crate) fn establish(&mut self, nth: usize) {
         if let Some(connection) = take(&mut self.pending, nth) {
-            self.topology.handle_established(self.now, connection, ()).unwrap();
+            self.call(Input::Established(connection)).done().unwrap();
         }
     }
 
     fn fail_to_establish(&mut self, nth: usize) {
         if let Some(connection) = take(&mut self.pending, nth) {
             let error = EstablishError::new(Phase::Connect, Fault::Network, "refused".to_string());
-            self.topology.handle_establish_failed(self.now, connection, error).unwrap();
+            self.call(Input::EstablishFailed(connection, error)).done().unwrap();
         }
     }
 
@@ -130,24 +134,24 @@ impl Driver {
         description.wire_versions = Some((0, 21));
         description.round_trip_time = Some(Duration::from_micros(300));
         let id = self.id(server);
-        self.topology.handle_check(self.now, id, Finding::Description(Box::new(description))).unwrap();
+        self.call(Input::Check(id, Finding::Description(Box::new(description)))).done().unwrap();
     }
 
     fn lose(&mut self, server: usize) {
         let id = self.id(server);
         let finding = Finding::Failure { fault: Fault::Network, cause: Cause::new("connection refused") };
-        self.topology.handle_check(self.now, id, finding).unwrap();
+        self.call(Input::Check(id, finding)).done().unwrap();
     }
 
     fn cancel(&mut self, nth: usize) {
         if let Some(check_out) = take(&mut self.waiting, nth) {
-            let _ = self.topology.cancel_check_out(self.now, check_out);
+            self.call(Input::CancelCheckOut(check_out));
         }
     }
 
     fn pass_time(&mut self, which: u16) {
         self.now = self.now + Duration::from_millis(u64::from(which % 100));
-        self.topology.handle_timeout(self.now);
+        self.call(Input::Timeout);
     }
 
     fn manage(&mut self, which: u16) {
@@ -155,12 +159,12 @@ impl Driver {
             0 => {
                 let mut sizes = PoolSizes::default();
                 sizes.max_pool_size = Some(u32::from(which % 5));
-                let _ = self.topology.resize(self.now, sizes);
+                self.call(Input::Resize(sizes.into()));
             }
-            1 => self.topology.retire_all(self.now, Duration::from_millis(5)),
-            2 => self.topology.observe(which.is_multiple_of(4)),
-            3 => self.topology.resume(self.now),
-            4 => drop(self.topology.warm_up(self.now, &Criteria::default(), Some(1))),
+            1 => drop(self.call(Input::RetireAll(Duration::from_millis(5)))),
+            2 => drop(self.call(Input::Observe(which.is_multiple_of(4)))),
+            3 => drop(self.call(Input::Resume)),
+            4 => drop(self.call(Input::WarmUp(Box::default(), Some(1)))),
             _ => self.topology.note_taken(self.now, self.waiting.first().copied().unwrap_or(self.any_check_out())),
         }
     }
@@ -173,7 +177,7 @@ impl Driver {
     fn fail_operation(&mut self, nth: usize) {
         if let Some(&(_, connection)) = self.in_use.get(nth % self.in_use.len().max(1)) {
             let error = OperationError::new(Fault::Network, Cause::new("connection reset"));
-            self.topology.handle_operation_failed(self.now, connection, error).unwrap();
+            self.call(Input::OperationFailed(connection, error)).done().unwrap();
         }
     }
 
@@ -199,7 +203,7 @@ impl Driver {
         match action {
             Action::Connect { connection } => self.pending.push(connection),
             Action::Check { connection } => {
-                self.topology.handle_checked(self.now, connection, connection.id().get() % 3 > 0).unwrap();
+                self.call(Input::Checked(connection, connection.id().get() % 3 > 0)).done().unwrap();
             }
             Action::Deliver { check_out, connection, .. } => {
                 self.waiting.retain(|waiter| *waiter != CheckOut::Started(check_out));

@@ -16,7 +16,7 @@ use cmap_core::options::{ClientOptions, ConnectionStringError, TlsOptions, Warni
 use cmap_core::pool;
 use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::topology::seed_list::{PolledSeedList, SeedList};
-use cmap_core::topology::{self, FloorPolicy, SizesByRole, TopologyOptions};
+use cmap_core::topology::{self, FloorPolicy, Input, SizesByRole, TopologyOptions};
 
 use super::connections::Connections;
 use super::warnings;
@@ -409,10 +409,10 @@ impl<R: Runtime, T> Builder<R, T> {
         #[cfg(not(feature = "trace"))]
         let mut machine = machine;
         if monitored == Monitored::ByClient {
-            machine.open(now);
+            machine.call(now, Input::Open, None);
         }
-        machine.observe(listeners.are_logged() || listeners.any());
-        machine.observe_selections(listeners.selection_detail());
+        machine.call(now, Input::Observe(listeners.are_logged() || listeners.any()), None);
+        machine.call(now, Input::ObserveSelections(listeners.selection_detail()), None);
         let driver = Driver::start(machine, first_seed, settings, monitor_options, listeners);
         #[cfg(feature = "trace")]
         trigger.into_iter().for_each(|trigger| trigger.attach(&driver));

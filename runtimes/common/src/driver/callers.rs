@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cmap_core::pool::{CheckOutId, CheckOutRequest, CheckedIn, Condition, Handle};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Criteria};
+use cmap_core::topology::{CheckOut, Criteria, Input};
 
 use super::Driver;
 use super::state::{Answer, CheckInResult, Delivery, State};
@@ -111,7 +111,7 @@ impl<R: Runtime> Driver<R> {
             && timeout <= now
         {
             drop(state);
-            self.drive(|machine, now| machine.handle_timeout(now));
+            self.call(Input::Timeout);
             // The waker of an earlier poll is dropped without the lock.
             drop(found);
             state = self.lock();
@@ -135,10 +135,10 @@ impl<R: Runtime> Driver<R> {
     #[inline(never)]
     pub(crate) fn cancel_check_out(self: &Arc<Self>, place: usize) {
         // Dropped behind the lock, as wakers must be.
-        let _waker = self.drive_with(|state, now, work| match state.waiters.leave(place)? {
+        let _waker = self.drive(|state, now, work| match state.waiters.leave(place)? {
             Left::Waiting(check_out, waker) => {
                 // Nothing has been delivered that was not drained.
-                let _ = state.machine.cancel_check_out(now, check_out);
+                state.machine.call(now, Input::CancelCheckOut(check_out), None);
                 if let (Some(watch), CheckOut::Selecting(selection)) = (&mut state.watch, check_out) {
                     watch.forget(selection);
                 }

@@ -7,6 +7,7 @@ use cmap_core::monitor::{HeartbeatEvent, MonitorConnection};
 use cmap_core::pool::Cause;
 use cmap_core::server::{ServerEvent, ServerId};
 use cmap_core::time::Instant;
+use cmap_core::topology::Input;
 
 use super::state::State;
 use crate::events::Event;
@@ -50,7 +51,7 @@ impl<R: Runtime> State<R> {
         if self.machine.server(server).is_some_and(|server| !server.has_left()) {
             self.heartbeats.note(now, server, &event);
         }
-        self.machine.handle_heartbeat(now, server, event);
+        self.machine.call(now, Input::Heartbeat(server, event), None);
     }
 
     /// Tells of a server, and first of the end of its check if it leaves.

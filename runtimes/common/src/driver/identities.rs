@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cmap_core::options::{ConnectionStringError, Credential};
 use cmap_core::pool::IdentityId;
+use cmap_core::topology::Input;
 
 use super::Driver;
 use crate::error::ClientError;
@@ -15,7 +16,7 @@ impl<R: Runtime> Driver<R> {
     pub(crate) fn add_identity(self: &Arc<Self>, credential: Credential) -> Result<IdentityId, ClientError> {
         credential.check().map_err(ConnectionStringError::from)?;
         check_mechanism(Some(&credential))?;
-        Ok(self.drive_with(|state, now, _| {
+        Ok(self.drive(|state, now, _| {
             let identity = state.machine.add_identity(now);
             self.settings.set_identity(identity, Some(Arc::new(credential)));
             identity
@@ -24,7 +25,7 @@ impl<R: Runtime> Driver<R> {
 
     /// Removes an identity, and its credential.
     pub(crate) fn remove_identity(self: &Arc<Self>, identity: IdentityId) {
-        self.drive(|machine, now| machine.remove_identity(now, identity));
+        self.call(Input::RemoveIdentity(identity));
         self.settings.set_identity(identity, None);
     }
 }

@@ -65,7 +65,7 @@ use cmap_core::pool::{
 };
 use cmap_core::server::{CommandDefaults, CommandEvent, OperationError, ServerDescription, ServerId};
 use cmap_core::time::Instant;
-use cmap_core::topology::{SelectionDetail, TopologyDescription};
+use cmap_core::topology::{self, Input, SelectionDetail, TopologyDescription};
 
 pub(crate) use self::callers::Begun;
 pub(crate) use self::closing::Closing;
@@ -155,12 +155,12 @@ impl<R: Runtime> Driver<R> {
     /// An operation failed. To be told before its connection is given back (CMAP-49).
     pub(crate) fn handle_operation_failed(self: &Arc<Self>, connection: Handle, error: OperationError) {
         // The connection is in use, or has been closed since.
-        let _ = self.drive(|machine, now| machine.handle_operation_failed(now, connection, error));
+        self.call(Input::OperationFailed(connection, error));
     }
 
     pub(crate) fn set_purpose(self: &Arc<Self>, check_out: CheckOutId, connection: Handle, purpose: Purpose) {
         // The connection is in use.
-        let _ = self.drive(|machine, _| machine.set_purpose(check_out, connection, purpose));
+        self.call(Input::SetPurpose(check_out, connection, purpose));
     }
 
     // The timer.
@@ -174,11 +174,11 @@ impl<R: Runtime> Driver<R> {
         let mut work = Work::none();
         let mut state = self.lock();
         if are_logged {
-            state.machine.observe(true);
+            state.machine.call(now, Input::Observe(true), None);
         }
-        state.machine.observe_selections(selection_detail);
+        state.machine.call(now, Input::ObserveSelections(selection_detail), None);
         let expired = state.deadlines.expire(now);
-        state.machine.handle_timeout(now);
+        state.machine.call(now, Input::Timeout, None);
         state.tell_slow_uses(now);
         state.drain(now, None, &mut work);
         let next = state.arm_timer();
@@ -214,27 +214,30 @@ impl<R: Runtime> Driver<R> {
 
     /// Makes the pool of a server without a monitor ready.
     pub(crate) fn ready(self: &Arc<Self>) -> Result<(), ApiMisuse> {
-        self.drive(Machine::ready)
+        self.call(Input::Ready).done()
     }
 
     /// Clears the pool of a server without a monitor.
     pub(crate) fn clear(self: &Arc<Self>, clear: Clear) -> Result<(), ApiMisuse> {
-        self.drive(|machine, now| machine.clear(now, clear))
+        self.call(Input::Clear(clear)).done()
     }
 
     /// Gives all pools new limits.
     pub(crate) fn resize(self: &Arc<Self>, limits: PoolLimits) -> Result<(), PoolOptionsError> {
-        self.drive(|machine, now| machine.resize(now, limits))
+        match self.call(Input::Resize(limits)) {
+            topology::Answer::LimitsRefused(error) => Err(error),
+            topology::Answer::Done | _ => Ok(()),
+        }
     }
 
     /// Ends the lives of all connections over a time.
     pub(crate) fn retire_all(self: &Arc<Self>, over: Duration) {
-        self.drive(|machine, now| machine.retire_all(now, over));
+        self.call(Input::RetireAll(over));
     }
 
     /// Lets all pools forget the connection of a key.
     pub(crate) fn end_affinity(self: &Arc<Self>, key: AffinityKey) {
-        self.drive(|machine, now| machine.end_affinity(now, key));
+        self.call(Input::EndAffinity(key));
     }
 
     /// Whether keys have connections.
@@ -245,11 +248,11 @@ impl<R: Runtime> Driver<R> {
     /// Closes the monitors and the pools, and gives up what is being established.
     pub(crate) fn close(self: &Arc<Self>) {
         // Servers that have just joined get their monitors.
-        self.drive_with(|_, _, _| {});
+        self.drive(|_, _, _| {});
         // The last events of the monitors come first (MON-14).
         self.close_monitors();
-        self.drive_with(|state, now, work| {
-            state.machine.close(now);
+        self.drive(|state, now, work| {
+            state.machine.call(now, Input::Close, None);
             state.report_refused(now);
             work.wake_all(state.abort_all(true, AbortReason::Closed));
             work.wake_all(state.srv_lookup.end());
@@ -278,7 +281,7 @@ impl<R: Runtime> Driver<R> {
                 return Err(RuntimeGone);
             }
             self.log_uses(true);
-            Ok(self.drive_with(|state, _, work| {
+            Ok(self.drive(|state, _, work| {
                 work.wake_all(state.abort_all(false, AbortReason::Closed));
                 state.machine.servers().map(|(_, server)| server.pool().counts().in_use).sum()
             }))
@@ -372,7 +375,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     pub(crate) fn tell_command(self: &Arc<Self>, server: &Arc<ServerAddress>, event: CommandEvent) {
-        self.drive_with(|state, _, _| state.events.push(server, Event::Command(Arc::new(event))));
+        self.drive(|state, _, _| state.events.push(server, Event::Command(Arc::new(event))));
     }
 
     /// What the options add to commands.
@@ -399,12 +402,13 @@ impl<R: Runtime> Driver<R> {
 
     // Driving.
 
-    fn drive<T>(self: &Arc<Self>, call: impl FnOnce(&mut Machine<Box<Socket<R::Stream>>>, Instant) -> T) -> T {
-        self.drive_with(|state, now, _| call(&mut state.machine, now))
+    /// Makes one call without a socket.
+    fn call(self: &Arc<Self>, input: Input) -> topology::Answer<Box<Socket<R::Stream>>> {
+        self.drive(|state, now, _| state.machine.call(now, input, None))
     }
 
     /// Calls the machine, drains it, and does what is left to do without the lock.
-    fn drive_with<T>(self: &Arc<Self>, call: impl FnOnce(&mut State<R>, Instant, &mut Work<R>) -> T) -> T {
+    fn drive<T>(self: &Arc<Self>, call: impl FnOnce(&mut State<R>, Instant, &mut Work<R>) -> T) -> T {
         let (result, unfinished) = self.begin(self.clock.now(), call);
         self.finish(unfinished);
         result
@@ -480,9 +484,9 @@ impl<R: Runtime> Driver<R> {
 
     /// Makes events only if there are listeners.
     fn observe(&self) {
-        let are_logged = self.listeners.are_logged();
+        let (are_logged, now) = (self.listeners.are_logged(), self.clock.now());
         let mut state = self.lock();
-        state.machine.observe(are_logged || self.listeners.any());
+        state.machine.call(now, Input::Observe(are_logged || self.listeners.any()), None);
     }
 
     #[inline]
@@ -500,34 +504,35 @@ impl<R: Runtime> Requester<R::Stream> for Driver<R> {
         description: ServerDescription,
     ) {
         // Refused only outside of load-balanced mode, where no hello names a service.
-        let _ = self.drive(|machine, now| machine.handle_hello(now, connection, service_id, description));
+        self.call(Input::Hello(connection, service_id, Box::new(description)));
     }
 
     fn handle_established(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>, took: PhaseTimes) {
-        self.drive_with(|state, now, work| {
+        self.drive(|state, now, work| {
             let place = state.place(connection);
             state.set_own_work(connection, false);
             if let Some(activity) = place.and_then(|place| state.activities.get_mut(&place)) {
                 activity.server_connection_id = socket.protocol().description().connection_id;
             }
-            state.machine.note_phases(&took);
-            if let Err(refused) = state.machine.handle_established(now, connection, socket) {
+            state.machine.call(now, Input::Phases(took), None);
+            let answer = state.machine.call(now, Input::Established(connection), Some(socket));
+            if let topology::Answer::Misuse(misuse, socket) = answer {
                 place.map(|place| state.activities.remove(&place));
-                work.more().close.push(refused.socket);
+                work.more().close.extend(socket);
                 // It has no service id, which its hello would have told (LB-6).
-                let error = EstablishError::new(Phase::Hello, Fault::Other, refused.misuse.to_string());
+                let error = EstablishError::new(Phase::Hello, Fault::Other, misuse.to_string());
                 // The connection is pending, or else it has been forgotten.
-                let _ = state.machine.handle_establish_failed(now, connection, error);
+                state.machine.call(now, Input::EstablishFailed(connection, error), None);
             }
         });
     }
 
     fn handle_establish_failed(self: &Arc<Self>, connection: Handle, error: EstablishError) {
-        self.drive_with(|state, now, _| state.handle_establish_failed(now, connection, error));
+        self.drive(|state, now, _| state.handle_establish_failed(now, connection, error));
     }
 
     fn handle_runtime_gone(self: &Arc<Self>) {
-        self.drive_with(|state, now, work| work.wake_all(state.end_of_runtime(now)));
+        self.drive(|state, now, work| work.wake_all(state.end_of_runtime(now)));
     }
 }
 

@@ -12,6 +12,7 @@ use std::task::Waker;
 use cmap_core::monitor::{Action, Call, Monitor, Output, Socket};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
+use cmap_core::topology::Input;
 
 use super::Driver;
 use super::member::Member;
@@ -105,7 +106,7 @@ impl MonitorState {
                 Output::Event(event) => servers.handle_heartbeat(now, server, event),
                 Output::Found(finding) => {
                     // Refused only behind a load balancer, where there is no monitor (LB-3).
-                    let _ = servers.machine.handle_check(now, server, finding);
+                    servers.machine.call(now, Input::Check(server, finding), None);
                 }
             }
         }

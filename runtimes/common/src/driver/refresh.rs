@@ -12,6 +12,7 @@ use bson::rawdoc;
 use cmap_core::connection::{Command, Fault};
 use cmap_core::pool::{Cause, Handle};
 use cmap_core::server::OperationError;
+use cmap_core::topology::{Answer, Input};
 use cmap_core::wire::CommandReply;
 
 use super::Driver;
@@ -121,20 +122,21 @@ impl<R: Runtime> Drop for Report<R> {
 
 impl<R: Runtime> Driver<R> {
     fn handle_refreshed(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>) {
-        self.drive_with(|state, now, work| {
+        self.drive(|state, now, work| {
             state.set_own_work(connection, false);
             // Refused only if the pool had not asked.
-            if let Err(refused) = state.machine.handle_refreshed(now, connection, socket) {
-                work.more().close.push(refused.socket);
+            let answer = state.machine.call(now, Input::Refreshed(connection), Some(socket));
+            if let Answer::Misuse(_, socket) = answer {
+                work.more().close.extend(socket);
             }
         });
     }
 
     fn handle_refresh_failed(self: &Arc<Self>, connection: Handle, error: OperationError) {
-        self.drive_with(|state, now, _| {
+        self.drive(|state, now, _| {
             state.place(connection).map(|place| state.activities.remove(&place));
             // It was reported once, so it is being refreshed, or has been forgotten.
-            let _ = state.machine.handle_refresh_failed(now, connection, error);
+            state.machine.call(now, Input::RefreshFailed(connection, error), None);
         });
     }
 }

@@ -14,7 +14,7 @@ use cmap_core::options::{Credential, ReadMode, ReadPreference};
 use cmap_core::pool::{Cause, Handle};
 use cmap_core::server::{ServerId, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::Criteria;
+use cmap_core::topology::{Criteria, Input};
 
 use super::Driver;
 use super::member::Member;
@@ -64,7 +64,7 @@ impl<R: Runtime> Driver<R> {
         Proof::begin(member, self.clock.runtime(), options).result().await?;
         // First, so that no connection is established with the old one after those of the old one retire.
         self.settings.replace_credential(proven);
-        self.drive(|machine, now| machine.renew_credential(now));
+        self.call(Input::RenewCredential(None));
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl<R: Runtime> State<R> {
         }
         self.place(connection).map(|place| self.activities.remove(&place));
         // It was reported once, so it is pending, or has been forgotten.
-        let _ = self.machine.handle_establish_failed(now, connection, error);
+        self.machine.call(now, Input::EstablishFailed(connection, error), None);
     }
 
     /// Whether a server has refused the credential that rotations replace.
@@ -170,7 +170,7 @@ impl<'a, R: Runtime> Rotation<'a, R> {
 
 impl<R: Runtime> Drop for Rotation<'_, R> {
     fn drop(&mut self) {
-        self.0.drive_with(|state, now, _| {
+        self.0.drive(|state, now, _| {
             state.refused_logins.rotations -= 1;
             state.report_refused(now);
         });

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cmap_core::topology::{CheckOut, Criteria, ServerSelector, TopologyDescription};
+use cmap_core::topology::{CheckOut, Criteria, Input, ServerSelector, TopologyDescription};
 
 use super::Driver;
 use crate::runtime::Runtime;
@@ -48,9 +48,9 @@ impl<R: Runtime> Driver<R> {
 
     /// Lets the check-out that waits at `place` want what the user has chosen anew.
     pub(crate) fn change_criteria(self: &Arc<Self>, place: usize, narrowed: &Narrowed) {
-        self.drive_with(|state, now, _| {
+        self.drive(|state, now, _| {
             if let Some(CheckOut::Selecting(selection)) = state.waiters.check_out_at(place) {
-                state.machine.change_criteria(now, selection, &narrowed.criteria);
+                state.machine.call(now, Input::ChangeCriteria(selection, Box::new(narrowed.criteria.clone())), None);
             }
         });
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use cmap_core::pool::Cause;
+use cmap_core::topology::Input;
 
 use super::Driver;
 use crate::runtime::Runtime;
@@ -44,7 +45,7 @@ pub(super) fn begin<R: Runtime>(driver: &Arc<Driver<R>>, name: String, abort: Ar
             records.retain(|record| catch_unwind(AssertUnwindSafe(|| filter(&record.host()))).unwrap_or(false));
         }
         if let Some(driver) = driver.upgrade() {
-            driver.drive(|machine, now| machine.handle_srv(now, answer.map_err(|error| Cause::of(&error))));
+            driver.call(Input::Srv(answer.map_err(|error| Cause::of(&error))));
         }
     });
 }

@@ -13,7 +13,7 @@ use cmap_core::monitor::{Monitor, MonitorOptions};
 use cmap_core::pool::{self, Action, Cause, CheckOutId, CheckedIn, Condition, ConnectionId, Handle, Refused};
 use cmap_core::server::{OperationError, ServerId};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, MonitorCall, Output, TopologyDescription};
+use cmap_core::topology::{CheckOut, Input, MonitorCall, Output, TopologyDescription};
 use slab::Slab;
 
 use super::deadlines::Deadlines;
@@ -111,7 +111,7 @@ impl<R: Runtime> State<R> {
         }
         let labels = settings.labels.as_ref().map(Arc::clone);
         let watch = labels.map(|labels| Box::new(Watch::new(labels, settings.slow_use_limit)));
-        machine.record_durations(settings.labels.is_some());
+        machine.call(machine.now(), Input::RecordDurations(settings.labels.is_some()), None);
         Self {
             machine,
             waiters: Waiters::new(),
@@ -316,13 +316,13 @@ impl<R: Runtime> State<R> {
                 let is_alive = self.is_alive;
                 let alive = self.machine.socket(connection).is_some_and(|socket| is_alive(socket));
                 // Refused only if the pool had not asked.
-                let _ = self.machine.handle_checked(now, connection, alive);
+                self.machine.call(now, Input::Checked(connection, alive), None);
             }
             // There is no task left for it.
             Action::Refresh { connection, socket, .. } if self.runtime_gone => {
                 work.more().close.push(socket);
                 let error = OperationError::new(Fault::Other, Cause::of(&RuntimeGone));
-                let _ = self.machine.handle_refresh_failed(now, connection, error);
+                self.machine.call(now, Input::RefreshFailed(connection, error), None);
                 self.activities.remove(&(server, connection.id()));
             }
             Action::Refresh { connection, socket, timeout } => {
@@ -404,7 +404,7 @@ impl<R: Runtime> State<R> {
         wake.append(&mut self.deadlines.abort_all(AbortReason::RuntimeGone));
         for (check_out, waker) in self.waiters.answer_all(|| Err(RuntimeGone.into())) {
             // It waited, and no outputs were drained since: there is no delivery to lose.
-            let _ = self.machine.cancel_check_out(now, check_out);
+            self.machine.call(now, Input::CancelCheckOut(check_out), None);
             if let (Some(watch), CheckOut::Selecting(selection)) = (&mut self.watch, check_out) {
                 watch.forget(selection);
             }

@@ -136,10 +136,10 @@ fn describe(server: &str, server_type: ServerType) -> ServerDescription {
 
 /// A check finds a server so.
 fn learn(driver: &Arc<Driver<Bench>>, description: ServerDescription) {
-    driver.drive(|machine, now| {
+    driver.drive(|State { machine, .. }, now, _| {
         let server = machine.servers().find(|(_, server)| server.description().address == description.address);
         let (server, _) = server.unwrap();
-        machine.handle_check(now, server, Finding::Description(Box::new(description))).unwrap();
+        machine.call(now, Input::Check(server, Finding::Description(Box::new(description))), None).done().unwrap();
     });
 }
 
@@ -177,17 +177,17 @@ fn a_check_that_is_asked_for_after_a_cancellation_is_not_lost_to_another_thread_
     let (given_up, unfinished) = driver.begin(now, |state, now, _| check_out(&mut state.machine, now));
     let connection = unfinished.work.more.as_ref().unwrap().establish[0].1;
     driver.finish(unfinished);
-    driver.drive(|machine, now| machine.cancel_check_out(now, given_up));
+    driver.call(Input::CancelCheckOut(given_up));
 
     // One thread learns that the server is gone, and another one needs it; the latter is done first.
     let error = EstablishError::new(Phase::Authenticate, Fault::Network, "gone");
     let (failed, first) =
-        driver.begin(now, |state, now, _| state.machine.handle_establish_failed(now, connection, error));
+        driver.begin(now, |state, now, _| state.machine.call(now, Input::EstablishFailed(connection, error), None));
     let (_, second) = driver.begin(now, |state, now, _| check_out(&mut state.machine, now));
     driver.finish(second);
     driver.finish(first);
 
-    failed.unwrap();
+    failed.done().unwrap();
     let next = driver.handle_monitors().unwrap();
     assert!(next <= now + Duration::from_millis(500), "{:?}", next.saturating_since(now));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::time::Instant;
-use cmap_core::topology::{self, Criteria, WarmUpId};
+use cmap_core::topology::{self, Answer, Criteria, Input, WarmUpId};
 
 use super::Driver;
 use super::state::State;
@@ -53,7 +53,7 @@ impl<R: Runtime> Driver<R> {
         criteria: &Criteria,
         connections: Option<u32>,
     ) -> Result<WarmUp<'_, R>, RuntimeGone> {
-        let id = self.drive_with(|state, now, _| {
+        let id = self.drive(|state, now, _| {
             if state.runtime_gone {
                 return Err(RuntimeGone);
             }
@@ -81,11 +81,14 @@ impl<R: Runtime> WarmUp<'_, R> {
 
     /// Its time is up, or the client has ended.
     fn give_up(&self) -> Result<Vec<ServerAddress>, WarmUpError> {
-        self.driver.drive_with(|state, now, _| match state.warm_ups.get(&self.id) {
+        self.driver.drive(|state, now, _| match state.warm_ups.get(&self.id) {
             Some(Wait::Over(result)) => result.clone(),
             Some(Wait::Sleeping(_)) => {
-                let ended = state.machine.cancel_warm_up(now, self.id);
-                ended.unwrap_or_else(|| Ok(Vec::new())).map_err(Into::into)
+                match state.machine.call(now, Input::CancelWarmUp(self.id), None) {
+                    Answer::WarmUpCancelled(Some(ended)) => ended.map_err(Into::into),
+                    // Nothing was left to wait for.
+                    Answer::Done | _ => Ok(Vec::new()),
+                }
             }
             None => Err(RuntimeGone.into()),
         })
@@ -95,8 +98,8 @@ impl<R: Runtime> WarmUp<'_, R> {
 impl<R: Runtime> Drop for WarmUp<'_, R> {
     fn drop(&mut self) {
         // Dropped behind the lock, as wakers must be.
-        let _wait = self.driver.drive_with(|state, now, _| {
-            let _ = state.machine.cancel_warm_up(now, self.id);
+        let _wait = self.driver.drive(|state, now, _| {
+            state.machine.call(now, Input::CancelWarmUp(self.id), None);
             state.warm_ups.remove(&self.id)
         });
     }
@@ -121,7 +124,7 @@ impl<R: Runtime> State<R> {
         let waits = std::mem::take(&mut self.warm_ups);
         let mut wake = Vec::new();
         for (id, wait) in waits {
-            let _ = self.machine.cancel_warm_up(now, id);
+            self.machine.call(now, Input::CancelWarmUp(id), None);
             if let Wait::Sleeping(Some(waker)) = wait {
                 wake.push(waker);
             }

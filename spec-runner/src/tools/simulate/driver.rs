@@ -275,7 +275,7 @@ impl<M: Machine> Driver<M> {
             Step::Resize { max_pool_size, max_connecting } => {
                 let sizes = PoolSizes::default().max_pool_size(max_pool_size).max_connecting(max_connecting);
                 // Limits that contradict the others are refused.
-                if self.apply(Input::Resize(sizes.into())) == Answer::Done {
+                if self.answer(Input::Resize(sizes.into())) == Answer::Done {
                     self.oracle.resized(max_pool_size, max_connecting);
                 }
                 self.drain()?;
@@ -285,7 +285,7 @@ impl<M: Machine> Driver<M> {
                 let limits = PoolLimits::default()
                     .max_wait_queue_depth(max_wait_queue_depth.map(QueueDepth::Waiters))
                     .max_new_connections_per_second(max_new_connections_per_second);
-                if self.apply(Input::Resize(limits)) == Answer::Done {
+                if self.answer(Input::Resize(limits)) == Answer::Done {
                     self.oracle.limited(max_wait_queue_depth, max_new_connections_per_second.is_some());
                 }
                 self.drain()?;
@@ -327,7 +327,7 @@ impl<M: Machine> Driver<M> {
     fn cancel(&mut self, nth: usize) -> Result<(), Broken> {
         let Some(check_out) = nth_of(&self.waiting, nth) else { return Ok(()) };
         // Its time may be up, if timeouts are handled late: then the answer is among the outputs.
-        let answer = self.apply(Input::CancelCheckOut(check_out));
+        let answer = self.answer(Input::CancelCheckOut(check_out));
         if answer == Answer::Cancellation(Cancellation::Cancelled) {
             self.oracle.cancelled(check_out);
             self.waiting.retain(|known| *known != check_out);
@@ -379,7 +379,7 @@ impl<M: Machine> Driver<M> {
 
     /// A call that may begin a check-out, of this purpose and request.
     fn call_for(&mut self, input: Input, purpose: Purpose, request: CheckOutRequest) -> Result<(), Broken> {
-        let answer = self.apply(input);
+        let answer = self.answer(input);
         if let Answer::CheckOut(check_out, _) = answer {
             let CheckOutRequest { deadline, identity, .. } = request;
             let began_at = self.now;
@@ -390,15 +390,15 @@ impl<M: Machine> Driver<M> {
         // What the call led to came before the connection that it delivered at once.
         self.drain()?;
         match answer {
-            Answer::CheckOut(CheckOut::Started(check_out), Some(connection)) => {
+            Answer::CheckOut(_, Some(Delivery { check_out, connection, .. })) => {
                 self.oracle.delivered(check_out, connection, true)?;
                 self.deliver(check_out, connection);
             }
-            Answer::CheckedIn(Some((check_out, connection))) => {
+            Answer::CheckedIn(Some(Delivery { check_out, connection, .. })) => {
                 self.oracle.delivered(check_out, connection, false)?;
                 self.deliver(check_out, connection);
             }
-            Answer::Misuse(misuse) => law("a lawful call is accepted", false, || misuse.to_string())?,
+            Answer::Misuse(misuse, _) => law("a lawful call is accepted", false, || misuse.to_string())?,
             Answer::Done
             | Answer::CheckOut(..)
             | Answer::CheckedIn(None)
@@ -406,16 +406,16 @@ impl<M: Machine> Driver<M> {
             | Answer::Identity(_)
             | Answer::WarmUp(_)
             | Answer::WarmUpCancelled(_)
-            | Answer::Refused
+            | Answer::LimitsRefused(_)
             | _ => {}
         }
         self.look()
     }
 
-    fn apply(&mut self, input: Input) -> Answer {
+    fn answer(&mut self, input: Input) -> Answer<()> {
         self.due = None;
         self.oracle.called(self.now);
-        self.machine.apply(self.now, input)
+        self.machine.call(self.now, input)
     }
 
     fn look(&mut self) -> Result<(), Broken> {

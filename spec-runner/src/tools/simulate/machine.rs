@@ -8,7 +8,7 @@ use cmap_core::trace::Recorded;
 
 /// The calls of a topology that a simulation makes.
 pub(super) trait Machine {
-    fn apply(&mut self, now: Instant, input: Input) -> Answer;
+    fn call(&mut self, now: Instant, input: Input) -> Answer<()>;
     fn poll_output(&mut self) -> Option<Output<()>>;
     fn next_timeout(&self) -> Option<Instant>;
     /// The connections and waiters of all pools.
@@ -30,8 +30,8 @@ pub(super) trait Machine {
 }
 
 impl Machine for Topology<()> {
-    fn apply(&mut self, now: Instant, input: Input) -> Answer {
-        self.apply(now, input)
+    fn call(&mut self, now: Instant, input: Input) -> Answer<()> {
+        self.call(now, input, Some(()))
     }
 
     fn poll_output(&mut self) -> Option<Output<()>> {
@@ -68,8 +68,8 @@ impl Machine for Topology<()> {
 }
 
 impl Machine for Recorded<()> {
-    fn apply(&mut self, now: Instant, input: Input) -> Answer {
-        self.apply(now, input)
+    fn call(&mut self, now: Instant, input: Input) -> Answer<()> {
+        self.call(now, input, Some(()))
     }
 
     fn poll_output(&mut self) -> Option<Output<()>> {

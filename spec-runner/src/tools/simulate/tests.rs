@@ -68,28 +68,30 @@ struct Wrong {
 }
 
 impl Machine for Wrong {
-    fn apply(&mut self, now: Instant, input: Input) -> Answer {
+    fn call(&mut self, now: Instant, input: Input) -> Answer<()> {
         self.calls += 1;
         match (self.bug, input) {
             (Bug::LosesCheckIns, Input::CheckIn(..)) if self.calls.is_multiple_of(7) => Answer::CheckedIn(None),
             (Bug::IgnoresResize, Input::Resize(limits)) => {
                 let sizes = limits.sizes.max_pool_size(0);
-                self.machine.apply(now, Input::Resize(limits.sizes(sizes)))
+                self.machine.call(now, Input::Resize(limits.sizes(sizes)), Some(()))
             }
             (Bug::ForgivesFailures, Input::OperationFailed(..)) => Answer::Done,
             (Bug::WritesAnywhere, Input::CheckOut(_, request)) => {
                 let selector = ServerSelector::from(ReadPreference::new(ReadMode::Nearest));
                 let criteria = Criteria { selector, ..Criteria::default() };
-                self.machine.apply(now, Input::CheckOut(Box::new(criteria), request))
+                self.machine.call(now, Input::CheckOut(Box::new(criteria), request), Some(()))
             }
             (Bug::ForgetsDistances, Input::Check(server, Finding::Description(mut description))) => {
                 description.round_trip_time = None;
-                self.machine.apply(now, Input::Check(server, Finding::Description(description)))
+                self.machine.call(now, Input::Check(server, Finding::Description(description)), Some(()))
             }
-            (Bug::HurriesOn, Input::Timeout) => self.machine.apply(now + Duration::from_secs(1), Input::Timeout),
+            (Bug::HurriesOn, Input::Timeout) => {
+                self.machine.call(now + Duration::from_secs(1), Input::Timeout, Some(()))
+            }
             (Bug::SleepsOn, Input::Resume) => Answer::Done,
             (Bug::TrustsErroredConnections, Input::CheckIn(check_out, connection, _)) => {
-                self.machine.apply(now, Input::CheckIn(check_out, connection, Condition::Usable))
+                self.machine.call(now, Input::CheckIn(check_out, connection, Condition::Usable), Some(()))
             }
             (Bug::LetsTimePass, Input::Timeout) | (Bug::IgnoresDns, Input::Srv(Ok(_))) => Answer::Done,
             (Bug::KeepsOutdatedConnections, Input::RenewCredential(_)) => Answer::Done,
@@ -101,9 +103,9 @@ impl Machine for Wrong {
             }
             (Bug::MixesIdentities, Input::CheckOut(criteria, mut request)) => {
                 request.identity = None;
-                self.machine.apply(now, Input::CheckOut(criteria, request))
+                self.machine.call(now, Input::CheckOut(criteria, request), Some(()))
             }
-            (_, input) => self.machine.apply(now, input),
+            (_, input) => self.machine.call(now, input, Some(())),
         }
     }
 

@@ -4,7 +4,7 @@
 use cmap_core::pool::{Action, Counts, Handle, IdentityId, Output as PoolOutput};
 use cmap_core::server::ServerId;
 use cmap_core::time::Instant;
-use cmap_core::topology::{Answer, CheckOut, Input, Output, Topology};
+use cmap_core::topology::{Answer, Input, Output, Topology};
 
 use super::machine::Machine;
 use super::step::{ClientCase, Twin};
@@ -25,7 +25,7 @@ struct Unobserved {
 /// What a call has led to, without events. A delivery comes last, whether it was in the answer or among the outputs.
 #[derive(Debug, PartialEq, Eq)]
 struct Done {
-    answer: Answer,
+    answer: Answer<()>,
     outputs: Vec<Output<()>>,
     delivery: Option<Output<()>>,
 }
@@ -45,11 +45,11 @@ impl Twins {
 }
 
 impl Machine for Twins {
-    fn apply(&mut self, now: Instant, input: Input) -> Answer {
-        let Some(twin) = &mut self.unobserved else { return self.machine.apply(now, input) };
-        let answer = self.machine.apply(now, input.clone());
+    fn call(&mut self, now: Instant, input: Input) -> Answer<()> {
+        let Some(twin) = &mut self.unobserved else { return self.machine.call(now, input, Some(())) };
+        let answer = self.machine.call(now, input.clone(), Some(()));
         let own = Done::of(answer.clone(), &self.machine);
-        let answer_of_twin = twin.machine.apply(now, input);
+        let answer_of_twin = twin.machine.call(now, input, Some(()));
         twin.pending = Some((own, Done::of(answer_of_twin, &twin.machine)));
         answer
     }
@@ -115,10 +115,11 @@ impl Unobserved {
 }
 
 impl Done {
-    fn of(answer: Answer, machine: &Topology<()>) -> Self {
+    fn of(answer: Answer<()>, machine: &Topology<()>) -> Self {
         let delivered = match answer {
-            Answer::CheckOut(CheckOut::Started(check_out), Some(connection))
-            | Answer::CheckedIn(Some((check_out, connection))) => Some((check_out, connection)),
+            Answer::CheckOut(_, Some(ref delivery)) | Answer::CheckedIn(Some(ref delivery)) => {
+                Some((delivery.check_out, delivery.connection))
+            }
             Answer::Done
             | Answer::CheckOut(..)
             | Answer::CheckedIn(None)
@@ -126,8 +127,8 @@ impl Done {
             | Answer::Identity(_)
             | Answer::WarmUp(_)
             | Answer::WarmUpCancelled(_)
-            | Answer::Misuse(_)
-            | Answer::Refused
+            | Answer::Misuse(..)
+            | Answer::LimitsRefused(_)
             | _ => None,
         };
         let answer = match answer {
@@ -138,8 +139,8 @@ impl Done {
             | Answer::Identity(_)
             | Answer::WarmUp(_)
             | Answer::WarmUpCancelled(_)
-            | Answer::Misuse(_)
-            | Answer::Refused
+            | Answer::Misuse(..)
+            | Answer::LimitsRefused(_)
             | _ => answer,
         };
         let delivery = delivered.and_then(|(check_out, connection)| {

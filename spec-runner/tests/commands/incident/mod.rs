@@ -11,7 +11,7 @@ use cmap_core::options::PoolOptions;
 use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Condition, Handle, Output as PoolOutput};
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Criteria, Output, ServerSelector, Topology, TopologyOptions};
+use cmap_core::topology::{Answer, CheckOut, Criteria, Input, Output, ServerSelector, Topology, TopologyOptions};
 use cmap_core::trace::{Header, Recorded, RecorderOptions};
 
 /// Who leaks a connection. The label is one that a page must not take for its own.
@@ -70,7 +70,7 @@ impl Incident {
     }
 
     fn plan(&mut self) {
-        self.topology.open(self.now);
+        self.call(Input::Open);
         for check in (3..400).step_by(20) {
             (0..2).for_each(|server| self.at(check * 1000 + 300 * server as u64, Due::Check(server)));
         }
@@ -86,6 +86,10 @@ impl Incident {
         }
         self.at(230_000, Due::Break);
         self.at(285_000, Due::Mend);
+    }
+
+    fn call(&mut self, input: Input) -> Answer<()> {
+        self.topology.call(self.now, input, Some(()))
     }
 
     fn at(&mut self, micros: u64, due: Due) {
@@ -105,7 +109,7 @@ impl Incident {
             match (next, timeout) {
                 (Some((at, _)), Some(timeout)) if timeout < at && timeout < until => {
                     self.now = self.now.max(timeout);
-                    self.topology.handle_timeout(self.now);
+                    self.call(Input::Timeout);
                 }
                 (Some(key), _) if key.0 < until => {
                     self.now = key.0;
@@ -122,10 +126,10 @@ impl Incident {
             Due::CheckOut(servers, label, micros) => self.check_out(servers, label, micros),
             Due::Establish(connection) if self.is_broken && self.is_of(connection, 0) => {
                 let error = EstablishError::new(Phase::Connect, Fault::Network, "connection refused".to_owned());
-                self.topology.handle_establish_failed(self.now, connection, error).unwrap();
+                self.call(Input::EstablishFailed(connection, error)).done().unwrap();
             }
             // One that was given up is refused.
-            Due::Establish(connection) => drop(self.topology.handle_established(self.now, connection, ())),
+            Due::Establish(connection) => drop(self.call(Input::Established(connection))),
             Due::CheckIn(check_out, connection) => self.check_in(check_out, connection),
             Due::Check(0) if self.is_broken => {
                 self.find(0, Finding::Failure { fault: Fault::Network, cause: refused() });
@@ -135,7 +139,7 @@ impl Incident {
                 self.is_broken = true;
                 let broken = self.in_use.iter().copied().find(|connection| self.is_of(*connection, 0)).unwrap();
                 let error = OperationError::new(Fault::Network, Cause::new("connection reset by peer"));
-                self.topology.handle_operation_failed(self.now, broken, error).unwrap();
+                self.call(Input::OperationFailed(broken, error)).done().unwrap();
             }
             Due::Mend => {
                 self.is_broken = false;
@@ -203,7 +207,7 @@ impl Incident {
 
     fn find(&mut self, server: usize, finding: Finding) {
         let id = self.id(server);
-        self.topology.handle_check(self.now, id, finding).unwrap();
+        self.call(Input::Check(id, finding)).done().unwrap();
     }
 
     fn id(&self, server: usize) -> ServerId {

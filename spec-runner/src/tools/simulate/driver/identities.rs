@@ -20,7 +20,7 @@ impl<M: Machine> Driver<M> {
     pub(super) fn add_identity(&mut self) -> Result<(), Broken> {
         // Connections of others may take the room of a warm-up for ever.
         self.may_stay_cold = true;
-        if let Answer::Identity(identity) = self.apply(Input::AddIdentity) {
+        if let Answer::Identity(identity) = self.answer(Input::AddIdentity) {
             self.identities.push(identity);
             self.oracle.identity_added();
         }

@@ -29,10 +29,10 @@ impl<M: Machine> Driver<M> {
         if !self.oracle.is_forgotten(connection) {
             return Ok(false);
         }
-        let answer = self.apply(input);
+        let answer = self.answer(input);
         self.drain()?;
         self.oracle.closed_by_driver(connection);
-        let is_refused = matches!(answer, Answer::Misuse(_));
+        let is_refused = matches!(answer, Answer::Misuse(..));
         law("what comes for a server that was forgotten is refused", is_refused, || format!("{answer:?}"))?;
         Ok(true)
     }

@@ -17,7 +17,7 @@ impl<M: Machine> Driver<M> {
     }
 
     pub(super) fn warm_up(&mut self, connections: Option<u32>) -> Result<(), Broken> {
-        let answer = self.apply(Input::WarmUp(Box::default(), connections));
+        let answer = self.answer(Input::WarmUp(Box::default(), connections));
         if let Answer::WarmUp(warm_up) = answer {
             // Of several servers, those count that suit.
             let is_single = matches!(self.deployment, Deployment::Standalone | Deployment::LoadBalanced);
@@ -30,7 +30,7 @@ impl<M: Machine> Driver<M> {
 
     pub(super) fn cancel_warm_up(&mut self, nth: usize) -> Result<(), Broken> {
         let Some(warm_up) = super::nth_of(&self.warm_ups, nth) else { return Ok(()) };
-        let answer = self.apply(Input::CancelWarmUp(warm_up));
+        let answer = self.answer(Input::CancelWarmUp(warm_up));
         if matches!(answer, Answer::WarmUpCancelled(Some(_))) {
             self.oracle.warm_up_cancelled(warm_up)?;
             self.warm_ups.retain(|known| *known != warm_up);

@@ -15,7 +15,7 @@ pub(super) fn retold(trace: &[u8], trigger: String) -> Option<Vec<u8>> {
     options.bytes = TRACE_BYTES;
     copy.start_recording(options);
     while let Some(step) = replay.step().ok()? {
-        let answer = copy.apply(step.at, step.input.clone());
+        let answer = copy.call(step.at, step.input.clone(), Some(()));
         for _ in &step.outputs {
             // The replay has compared it.
             let _ = copy.poll_output();

@@ -174,7 +174,7 @@ impl<'a> Session<'a> {
             // The machine does not hear of a credential that was refused.
             Operation::RenewCredential { to: Some(NewCredential::Refused) } => {}
             Operation::RenewCredential { to: Some(NewCredential::Nobody) | None } => {
-                self.simulation.call(Topology::renew_credential);
+                self.simulation.call(|topology, now| topology.renew_credential(now, None));
             }
             Operation::RetireAll { over_ms } => {
                 let over = Duration::from_millis((*over_ms).into());
