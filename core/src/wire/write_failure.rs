@@ -64,6 +64,12 @@ impl WriteFailure {
             || self.write_concern.as_ref().is_some_and(|error| error.is_timeout())
     }
 
+    /// The code of the first write that failed, or else of the write concern.
+    pub fn code(&self) -> Option<i32> {
+        let of_write = self.writes.iter().find_map(|write| write.code);
+        of_write.or_else(|| self.write_concern.as_ref()?.code)
+    }
+
     /// Whether one of the labels is `label`.
     pub fn has_label(&self, label: &str) -> bool {
         self.labels.iter().any(|own| own == label)

@@ -60,8 +60,6 @@ pub struct Connection<R: Runtime> {
 enum Stage {
     /// Nothing: the next command may be sent.
     BetweenCommands,
-    /// The same, and the check-in has the memory of a large reply to give back.
-    WithMoreToDo,
     /// A command or a reply. So it stays if its future is dropped, if it fails, or if more came than was asked for: the
     /// connection is broken.
     UnderWay,
@@ -217,7 +215,7 @@ impl<R: Runtime> Connection<R> {
     pub async fn next_reply(&mut self) -> Result<Option<Reply<'_>>, CommandError> {
         match self.stage {
             Stage::MoreToCome => {}
-            Stage::BetweenCommands | Stage::WithMoreToDo => return Ok(None),
+            Stage::BetweenCommands => return Ok(None),
             Stage::UnderWay => return Err(self.failed(CommandErrorKind::NotSent(NotSent::Broken))),
         }
         if let Err(kind) = self.receive_next().await {
@@ -270,7 +268,7 @@ impl<R: Runtime> Connection<R> {
     /// alive takes no more commands, and is closed when it is dropped.
     pub fn is_alive(&mut self) -> bool {
         match self.stage {
-            Stage::BetweenCommands | Stage::WithMoreToDo => {}
+            Stage::BetweenCommands => {}
             Stage::UnderWay | Stage::MoreToCome => return false,
         }
         let is_alive = self.socket.as_mut().is_some_and(|socket| socket.is_alive::<R>());
@@ -287,10 +285,7 @@ impl<R: Runtime> Connection<R> {
 
     /// Whether the next command may be sent.
     pub(crate) fn is_between_commands(&self) -> bool {
-        match self.stage {
-            Stage::BetweenCommands | Stage::WithMoreToDo => true,
-            Stage::UnderWay | Stage::MoreToCome => false,
-        }
+        self.stage == Stage::BetweenCommands
     }
 
     pub(crate) fn set_purpose(&self, purpose: Purpose) {
@@ -349,7 +344,7 @@ impl<R: Runtime> Connection<R> {
     ) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         match self.stage {
-            Stage::BetweenCommands | Stage::WithMoreToDo => {}
+            Stage::BetweenCommands => {}
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
         }
@@ -467,8 +462,6 @@ impl<R: Runtime> Connection<R> {
             Stage::MoreToCome
         } else if !socket.is_between_commands() {
             Stage::UnderWay
-        } else if socket.has_large_reply() {
-            Stage::WithMoreToDo
         } else {
             Stage::BetweenCommands
         }
@@ -487,7 +480,7 @@ impl<R: Runtime> Connection<R> {
             return unread_cursor::end(*duty, given_up, self.driver.clock().runtime());
         }
         let condition = match self.stage {
-            Stage::BetweenCommands | Stage::WithMoreToDo => Condition::Usable,
+            Stage::BetweenCommands => Condition::Usable,
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
         };
         socket.give_back(self.driver.spares());
@@ -535,7 +528,7 @@ fn note_reply<R: Runtime>(driver: &Driver<R>, connection: Handle) {
 impl<R: Runtime> Drop for Connection<R> {
     fn drop(&mut self) {
         if let Some(socket) = self.socket.take() {
-            if self.stage == Stage::BetweenCommands {
+            if self.stage == Stage::BetweenCommands && !socket.has_large_reply() {
                 self.driver.check_in(self.check_out, self.handle, socket, Condition::Usable);
             } else {
                 self.check_in_the_long_way(socket);

@@ -9,9 +9,11 @@
 //! | `mod` | the errors of clients, check-outs and commands, and any of them |
 //! | `operation` | the error of an operation, with its retries |
 //! | `cursor` | why a cursor cannot be made or go on |
+//! | `questions` | what code asks of an error |
 
 mod cursor;
 mod operation;
+mod questions;
 
 use std::io;
 use std::sync::Arc;
@@ -249,29 +251,6 @@ impl CommandErrorKind {
 }
 
 readable_debug!(Error, ClientError, RotationError, WarmUpError, CheckOutError, CommandError, CommandErrorKind);
-
-impl Error {
-    /// Whether a retry makes sense.
-    pub fn is_retryable(&self) -> bool {
-        match self {
-            Self::Client(_) | Self::Parse(_) => false,
-            Self::CheckOut(error) => error.is_retryable(),
-            Self::Command(error) => error.is_retryable(),
-            // It was tried again as often as is allowed.
-            Self::Operation(_) => false,
-        }
-    }
-
-    /// Whether time was up (CSOT-15).
-    pub fn is_timeout(&self) -> bool {
-        match self {
-            Self::Client(_) | Self::Parse(_) => false,
-            Self::CheckOut(error) => error.is_timeout(),
-            Self::Command(error) => error.is_timeout(),
-            Self::Operation(error) => error.is_timeout(),
-        }
-    }
-}
 
 impl CheckOutError {
     /// Whether time was up: the wait queue's, server selection's, or the caller's own (CSOT-15).
