@@ -16,6 +16,9 @@
 //!   answered with an [`ApiMisuse`](pool::ApiMisuse), which data from a network can never cause. Nothing panics.
 //! - A call may return its result at once, if no outputs were queued before: a check-out its delivery, a check-in the
 //!   delivery to the next waiter.
+//! - Every call that changes something can be made as data, too: [`Pool::call`](pool::Pool::call) and
+//!   [`Topology::call`](topology::Topology::call) take an `Input` and return an `Answer`. Recorders, replays, simulations and bindings
+//!   for other languages stand on them.
 //! - While outputs are queued, the next timeout is now. After [`handle_timeout`](pool::Pool::handle_timeout) and a
 //!   drain it lies later than now. Coming early is harmless; coming late delays what is due.
 //!
