@@ -68,13 +68,13 @@ pub fn a_write_that_failed_is_an_error_with_its_place_and_code<H: Harness>() {
         let mut connection = client.check_out().await.unwrap();
         let insert = rawdoc! { "insert": "things", "documents": [{ "_id": 1 }, { "_id": 1 }] };
 
-        let error = connection.write("db", insert).await.unwrap_err();
+        let error = connection.run_command("db", insert).await.unwrap_err();
 
         let CommandErrorKind::Writes(failure) = &error.kind else { panic!("{error}") };
         let writes: Vec<_> = failure.writes.iter().map(|write| (write.index, write.code)).collect();
         assert_eq!((writes.as_slice(), failure.n), ([(Some(1), Some(11000))].as_slice(), Some(1)));
         assert!(error.to_string().contains("E11000"), "{error}");
-        connection.write("db", rawdoc! { "insert": "things", "documents": [{ "_id": 2 }] }).await.unwrap();
+        connection.run_command("db", rawdoc! { "insert": "things", "documents": [{ "_id": 2 }] }).await.unwrap();
     });
 }
 
@@ -89,7 +89,7 @@ pub fn a_write_concern_that_was_not_satisfied_is_an_error_of_a_kept_connection_t
         connection.run_command("admin", once).await.unwrap();
         let insert = rawdoc! { "insert": "things", "documents": [{ "_id": 1 }] };
 
-        let error = connection.write("db", insert).await.unwrap_err();
+        let error = connection.run_command("db", insert).await.unwrap_err();
 
         let CommandErrorKind::Writes(failure) = &error.kind else { panic!("{error}") };
         let concern = failure.write_concern.as_ref().unwrap();
@@ -130,7 +130,7 @@ pub fn documents_and_values_of_ones_own_are_commands_and_replies<H: Harness>() {
         let mut connection = client.check_out().await.unwrap();
         let insert = Insert { insert: "tasks", documents: vec![Task { title: "write", done: false }] };
 
-        connection.write("db", &insert).await.unwrap();
+        connection.run_command("db", &insert).await.unwrap();
         let reply = connection.run_command("db", doc! { "find": "tasks", "projection": { "_id": 0 } }).await.unwrap();
 
         let found: Found<'_> = reply.parse().unwrap();

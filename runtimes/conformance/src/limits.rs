@@ -230,14 +230,14 @@ pub fn a_spent_limit_sends_no_command_and_no_write<H: Harness>() {
         let insert = rawdoc! { "insert": "things", "documents": [{ "_id": 1 }] };
 
         let command = connection.run_command_within("db", &insert, Duration::ZERO).await.unwrap_err();
-        let write = connection.write_within("db", &insert, Duration::ZERO).await.unwrap_err();
+        let write = connection.run_command_within("db", &insert, Duration::ZERO).await.unwrap_err();
 
         for error in [command, write] {
             assert!(matches!(error.kind, CommandErrorKind::NoTimeLeft { left: TimeLimit::Caller(_), .. }), "{error}");
         }
-        let reply = connection.write_within("db", &insert, None).await.unwrap();
+        let reply = connection.run_command_within("db", &insert, None).await.unwrap();
         assert_eq!(reply.get_i32("n").ok(), Some(1), "the others were not carried out");
-        let twice = connection.write_within("db", &insert, None).await.unwrap_err();
+        let twice = connection.run_command_within("db", &insert, None).await.unwrap_err();
         assert!(matches!(twice.kind, CommandErrorKind::Writes(_)), "a write that failed is an error: {twice}");
     });
 }
@@ -252,7 +252,7 @@ pub fn a_limit_of_the_callers_replaces_that_of_the_options<H: Harness>() {
         let mut connection = client.check_out().await.unwrap();
         let command = connection.run_command_within("db", &silence, limit).await.unwrap_err();
         let mut connection = client.check_out().await.unwrap();
-        let write = connection.write_within("db", &silence, limit).await.unwrap_err();
+        let write = connection.run_command_within("db", &silence, limit).await.unwrap_err();
 
         for error in [command, write] {
             assert!(

@@ -115,7 +115,7 @@ impl Todo {
         let item = Item { number, text: text.to_owned(), done: false };
         let document = bson::serialize_to_raw_document_buf(&item)?;
         let insert = rawdoc! { "insert": "items", "documents": [document] };
-        connection.write(DATABASE, insert).await?;
+        connection.run_command(DATABASE, insert).await?;
         Ok(format!("{number} added"))
     }
 
@@ -123,7 +123,7 @@ impl Todo {
         let number: i32 = number.parse().map_err(|_| "a number is needed, as in: done 1")?;
         let update = rawdoc! { "q": { "number": number }, "u": { "$set": { "done": true } } };
         let mut connection = self.client.check_out().await?;
-        let reply = connection.write(DATABASE, rawdoc! { "update": "items", "updates": [update] }).await?;
+        let reply = connection.run_command(DATABASE, rawdoc! { "update": "items", "updates": [update] }).await?;
         match reply.parse::<Updated>()?.n {
             0 => Err(format!("there is no item {number}").into()),
             _ => Ok(format!("{number} done")),
@@ -147,5 +147,5 @@ async fn next_number(connection: &mut Connection) -> Result<i32> {
     let command = rawdoc! {
         "findAndModify": "counters", "query": { "_id": "items" }, "update": { "$inc": { "last": 1 } }, "upsert": true, "new": true,
     };
-    Ok(connection.write(DATABASE, command).await?.parse::<Modified>()?.value.last)
+    Ok(connection.run_command(DATABASE, command).await?.parse::<Modified>()?.value.last)
 }

@@ -99,38 +99,9 @@ impl<R: Runtime> Connection<R> {
     /// or socketTimeoutMS (CSOT-3). The read concern, the write concern and the read preference of the options go along with
     /// commands that take them, unless the command says otherwise itself or belongs to a transaction.
     ///
-    /// A command that succeeded as a whole is no error, though single writes of it failed: the reply says so, in `writeErrors`
-    /// and `writeConcernError`. Use [`write`](Self::write) for commands that write.
-    ///
-    /// # Errors
-    /// The server refused the command, or there was no usable reply.
-    pub async fn run_command(
-        &mut self,
-        database: &str,
-        command: impl IntoCommand,
-    ) -> Result<Reply<'static>, CommandError> {
-        self.exchange((database, command)).await.map(Reply::into_owned)
-    }
-
-    /// The same with a limit of the caller's, which replaces that of the options: a `Duration`, or a
-    /// [`Deadline`](crate::Deadline), what is left of an operation that began before. The server is told how long it may work,
-    /// unless the command says so itself or is a getMore (CSOT-9). With `None` there is no limit, and the command is sent as it
-    /// is; with zero time is up, and nothing is sent.
-    ///
-    /// # Errors
-    /// Those of [`run_command`](Self::run_command).
-    pub async fn run_command_within(
-        &mut self,
-        database: &str,
-        command: impl IntoCommand,
-        limit: impl Into<Limit>,
-    ) -> Result<Reply<'static>, CommandError> {
-        self.exchange_within((database, command), limit).await.map(Reply::into_owned)
-    }
-
-    /// Runs a command that writes: insert, update, delete, findAndModify, or another that takes a write concern. A write that
-    /// failed is an error here, with its place and its code, and so is a write concern that was not satisfied. The errors of
-    /// `bulkWrite` are in its cursor, and remain in the reply.
+    /// A write that failed is an error, with its place and its code, though the server carried out the rest of the command; so is a
+    /// write concern that was not satisfied. The errors of `bulkWrite` are in its cursor, and remain in the reply.
+    /// [`exchange`](Self::exchange) returns such replies as they are.
     ///
     /// ```
     /// use cmap_runtime::bson::rawdoc;
@@ -141,7 +112,7 @@ impl<R: Runtime> Connection<R> {
     /// /// Whether the name was free.
     /// async fn reserve<R: Runtime>(connection: &mut Connection<R>, name: &str) -> Result<bool, CommandError> {
     ///     let insert = rawdoc! { "insert": "names", "documents": [{ "_id": name }] };
-    ///     match connection.write("db", insert).await {
+    ///     match connection.run_command("db", insert).await {
     ///         Ok(_) => Ok(true),
     ///         Err(error) => match &error.kind {
     ///             CommandErrorKind::Writes(failure)
@@ -153,23 +124,30 @@ impl<R: Runtime> Connection<R> {
     /// ```
     ///
     /// # Errors
-    /// Those of [`run_command`](Self::run_command), and [`Writes`](CommandErrorKind::Writes).
-    pub async fn write(&mut self, database: &str, command: impl IntoCommand) -> Result<Reply<'static>, CommandError> {
-        let reply = self.run_command(database, command).await?;
+    /// The server refused the command or [some of its writes](CommandErrorKind::Writes), or there was no usable reply.
+    pub async fn run_command(
+        &mut self,
+        database: &str,
+        command: impl IntoCommand,
+    ) -> Result<Reply<'static>, CommandError> {
+        let reply = self.exchange((database, command)).await.map(Reply::into_owned)?;
         self.written(reply)
     }
 
-    /// The same with a limit of the caller's, as [`run_command_within`](Self::run_command_within) takes it.
+    /// Runs `command` with a limit of the caller's, which replaces that of the options: a `Duration`, or a
+    /// [`Deadline`](crate::Deadline), what is left of an operation that began before. The server is told how long it may work,
+    /// unless the command says so itself or is a getMore (CSOT-9). With `None` there is no limit, and the command is sent as it
+    /// is; with zero time is up, and nothing is sent. A write whose time is up may have been carried out.
     ///
     /// # Errors
-    /// Those of [`write`](Self::write). A write whose time is up may have been carried out.
-    pub async fn write_within(
+    /// Those of [`run_command`](Self::run_command).
+    pub async fn run_command_within(
         &mut self,
         database: &str,
         command: impl IntoCommand,
         limit: impl Into<Limit>,
     ) -> Result<Reply<'static>, CommandError> {
-        let reply = self.run_command_within(database, command, limit).await?;
+        let reply = self.exchange_within((database, command), limit).await.map(Reply::into_owned)?;
         self.written(reply)
     }
 
@@ -180,21 +158,22 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// As [`run_command`](Self::run_command) without a copy of the reply, which is kept by the connection until its next
-    /// command, and with all that a [`Command`] can say; a database and a document will do, too. An unacknowledged one has an
-    /// empty reply (MSG-7).
+    /// Runs a command with all that a [`Command`] can say; a database and a document will do, too. Returns the reply as the server
+    /// sent it, also where single writes failed, without a copy: the connection keeps it until its next command. An unacknowledged
+    /// command has an empty reply (MSG-7).
     ///
     /// # Errors
-    /// Those of [`run_command`](Self::run_command).
+    /// The server refused the command, or there was no usable reply.
     pub async fn exchange(&mut self, command: impl IntoRequest) -> Result<Reply<'_>, CommandError> {
         let request = self.request(command)?;
         self.perform(&request.command(), self.driver.command_limit()).await
     }
 
-    /// The same with a limit of the caller's, as [`run_command_within`](Self::run_command_within) takes it.
+    /// Runs a command as [`exchange`](Self::exchange) does, with a limit of the caller's, which
+    /// [`run_command_within`](Self::run_command_within) explains.
     ///
     /// # Errors
-    /// Those of [`run_command`](Self::run_command).
+    /// Those of [`exchange`](Self::exchange).
     pub async fn exchange_within(
         &mut self,
         command: impl IntoRequest,

@@ -188,8 +188,7 @@ pub enum CommandErrorKind {
     /// The server refused the command, in its own words.
     #[error("the server refused the command: {0}")]
     Server(Box<ServerError>),
-    /// Single writes failed, or the write concern was not satisfied; the rest of the command was carried out. Only
-    /// [`Connection::write`](crate::Connection::write) makes this error.
+    /// Single writes failed, or the write concern was not satisfied; the rest of the command was carried out.
     #[error("{0}")]
     Writes(Box<WriteFailure>),
     /// Reading or writing failed, or the server hung up. Whether the command was carried out is unknown.

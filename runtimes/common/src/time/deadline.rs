@@ -17,7 +17,7 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// async fn add_and_count<R: Runtime>(client: &Client<R>) -> Result<Reply<'static>, Error> {
 ///     let deadline = client.deadline(Duration::from_secs(2));
 ///     let mut connection = client.check_out_within(deadline).await?;
-///     connection.write_within("db", doc! { "insert": "things", "documents": [{ "name": "apple" }] }, deadline).await?;
+///     connection.run_command_within("db", doc! { "insert": "things", "documents": [{ "name": "apple" }] }, deadline).await?;
 ///     Ok(connection.run_command_within("db", doc! { "count": "things" }, deadline).await?)
 /// }
 /// ```
