@@ -5,10 +5,11 @@ use std::time::Duration;
 use bson::rawdoc;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::WaitBound;
+use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{CheckOutError, Client, Connection, Holder, WaitsFor, internals};
 
-use super::{Deed, Harness, LocalServer, Manners, assert_nothing_lost, options, poll_once, run, until};
+use super::{Deed, Harness, LocalServer, Manners, assert_nothing_lost, options, poll_once, run, until, yield_now};
 
 pub fn a_leak_a_slow_command_and_an_idle_holder_are_each_named<H: Harness>() {
     run::<H>(async {
@@ -86,6 +87,27 @@ pub fn a_time_out_says_what_an_establishment_is_at<H: Harness>() {
 
         assert!(error.contains("maxConnecting bound: 1 under way, the longest of them connection 2"), "{error}");
         assert!(error.contains("(the hello)"), "{error}");
+    });
+}
+
+pub fn an_operation_is_named_by_label_and_place<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = watched::<H>(options(&server, "")).await;
+        let (line, run) = (line!(), client.run(Writable, ("admin", rawdoc! { "neverAnswer": 1 })));
+        let mut run = Box::pin(run);
+        let operation = client.operation(Writable, ("admin", rawdoc! { "neverAnswer": 1 })).label("nightly report");
+        let mut report = Box::pin(operation.run());
+
+        while client.in_use().iter().filter(|holder| holder.command.is_some()).count() < 2 {
+            assert!(poll_once(&mut run).await.is_none() && poll_once(&mut report).await.is_none());
+            yield_now().await;
+        }
+
+        let holders = client.in_use();
+        assert!(held_by(&holders, "nightly report").place.is_some());
+        let without_label = holders.iter().find(|holder| holder.label.is_none()).unwrap();
+        assert_eq!(without_label.place.map(|place| (place.file, place.line)), Some((file!(), line)));
     });
 }
 

@@ -300,6 +300,7 @@ macro_rules! conformance {
             holders {
                 a_leak_a_slow_command_and_an_idle_holder_are_each_named,
                 a_time_out_says_what_an_establishment_is_at,
+                an_operation_is_named_by_label_and_place,
                 labels_without_end_are_folded,
                 one_that_waits_for_a_server_is_listed_until_it_gives_up,
                 without_a_watch_connections_in_use_are_listed_without_who_holds_them,

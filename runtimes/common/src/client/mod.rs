@@ -122,34 +122,37 @@ impl<R: Runtime> Client<R> {
     ///
     /// # Errors
     /// Those of [`Operation::run`].
-    pub async fn run(
-        &self,
+    #[track_caller]
+    pub fn run<'a>(
+        &'a self,
         selector: impl Into<ServerSelector>,
-        command: impl IntoRequest,
-    ) -> Result<Reply<'static>, OperationError> {
-        self.operation(selector, command).run().await
+        command: impl IntoRequest + 'a,
+    ) -> impl Future<Output = Result<Reply<'static>, OperationError>> {
+        self.operation(selector, command).run()
     }
 
     /// Runs a command, retries included, within a [`Duration`] or before a [`Deadline`](crate::Deadline) instead of for timeoutMS.
     ///
     /// # Errors
     /// Those of [`Operation::run`].
-    pub async fn run_within(
-        &self,
+    #[track_caller]
+    pub fn run_within<'a>(
+        &'a self,
         selector: impl Into<ServerSelector>,
-        command: impl IntoRequest,
+        command: impl IntoRequest + 'a,
         limit: impl Into<Limit>,
-    ) -> Result<Reply<'static>, OperationError> {
-        self.operation(selector, command).within(limit).run().await
+    ) -> impl Future<Output = Result<Reply<'static>, OperationError>> {
+        self.operation(selector, command).within(limit).run()
     }
 
     /// A command to run on a server that suits `selector`.
+    #[track_caller]
     pub fn operation<'a>(
         &'a self,
         selector: impl Into<ServerSelector>,
         command: impl IntoRequest + 'a,
     ) -> Operation<'a, R> {
-        Operation::new(self.context(), selector.into(), command)
+        Operation::new(self.context(), selector.into(), command).by_caller()
     }
 
     /// A session for operations that belong together, causally consistent.

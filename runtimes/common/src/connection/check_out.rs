@@ -84,9 +84,13 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     /// Notes the caller of this as who checks out.
     #[inline]
     #[track_caller]
-    pub(crate) fn by_caller(mut self) -> Self {
-        self.tag = Tag::here();
-        self
+    pub(crate) fn by_caller(self) -> Self {
+        self.tagged(Tag::here())
+    }
+
+    #[inline]
+    pub(crate) fn tagged(self, tag: Tag) -> Self {
+        Self { tag, ..self }
     }
 
     /// Says what the connection is for, in a few words: `"checkout page"`. [`Client::in_use`](crate::Connections::in_use) and errors

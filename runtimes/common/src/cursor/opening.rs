@@ -107,7 +107,7 @@ async fn open<R: Runtime, S>(
         (CursorKind::of_command(command), options.unwrap_or_else(|| CursorOptions::of_command(command)))
     });
     let time = CursorTime::begin(&context, operation.limit(), kind, &said)?;
-    let session = operation.take_session();
+    let (session, tag) = (operation.take_session(), operation.tag());
     let of_user = match &session {
         SessionOf::Explicit(session) => Some(session.id()),
         SessionOf::Implicit(_) => None,
@@ -129,6 +129,7 @@ async fn open<R: Runtime, S>(
         database: reply.database,
         collection: reply.collection,
         address: server.address,
+        tag,
         lsid: of_user.or(ended.lent.as_ref().map(Lent::id)),
         pinned: match connection {
             Some(connection) if is_load_balanced => Pinned::To(Some(kept(connection))),

@@ -21,6 +21,7 @@ use crate::operation::{Answer, ClientClosed, Context, Means, Operation, SessionO
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
 use crate::time::Budget;
+use crate::watch::Tag;
 
 /// How long a killCursors may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -43,6 +44,8 @@ pub(super) struct ServerCursor<R: Runtime> {
     pub(super) collection: String,
     /// The server that made it (PIN-1).
     pub(super) address: Arc<ServerAddress>,
+    /// Who opened it.
+    pub(super) tag: Tag,
     /// The connection that it keeps behind a load balancer, except during a getMore (LB-13).
     pub(super) pinned: Pinned<R>,
     /// Its implicit session, except during a getMore (SES-2).
@@ -102,7 +105,7 @@ impl<R: Runtime> ServerCursor<R> {
         }
         let command = self.get_more_command(wait.told(left));
         let database = self.database.clone();
-        let operation = Operation::new(&context, self.selector(), (database.as_str(), command));
+        let operation = Operation::new(&context, self.selector(), (database.as_str(), command)).tagged(self.tag);
         let ended = operation.carry_out(self.means(session, budget)).await;
         self.lent = ended.lent;
         match ended.result {

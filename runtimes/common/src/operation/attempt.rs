@@ -23,6 +23,7 @@ use crate::runtime::chores::Chores;
 use crate::session::{Lent, Sessions};
 use crate::socket::cursor_duty::CursorDuty;
 use crate::time::Budget;
+use crate::watch::Tag;
 
 /// What all attempts at an operation have in common.
 pub(super) struct Attempt<'o, R: Runtime> {
@@ -31,6 +32,8 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) command: Command<'o>,
     pub(super) outline: Outline<'o>,
     pub(super) selector: &'o ServerSelector,
+    /// Who runs the operation.
+    pub(super) tag: Tag,
     pub(super) budget: Budget,
     /// Who counts the end of the cursor that the command makes, if the attempt is dropped.
     pub(super) cursor_duty: Option<&'o Arc<Chores>>,
@@ -223,7 +226,7 @@ impl<R: Runtime> Attempt<'_, R> {
         }
         let criteria =
             Criteria { selector, deprioritized: retry.deprioritized().to_vec(), operation: self.named.clone() };
-        CheckOut::of(self.driver, criteria, limit)
+        CheckOut::of(self.driver, criteria, limit).tagged(self.tag)
     }
 
     /// A transaction runs on its mongos, and elsewhere on the primary (PIN-4, PIN-6).

@@ -42,6 +42,7 @@ use crate::error::{OperationError, OperationErrorKind};
 use crate::runtime::Runtime;
 use crate::session::{Lent, Session};
 use crate::time::{Budget, Limit, SetBy};
+use crate::watch::{Label, Tag};
 
 /// A command that is about to run on a server of the deployment. Made by [`Client::operation`](crate::Client::operation).
 ///
@@ -69,6 +70,8 @@ pub struct Operation<'a, R: Runtime, S = NoSession> {
     is_once: bool,
     /// Whether it ends the session's transaction.
     ending: Option<TransactionCommand>,
+    /// Who runs it.
+    tag: Tag,
     of: PhantomData<S>,
 }
 
@@ -118,15 +121,24 @@ pub(crate) struct Answer<R: Runtime> {
 
 impl<'a, R: Runtime> Operation<'a, R> {
     pub(crate) fn new(context: &'a Arc<Context<R>>, selector: ServerSelector, command: impl IntoRequest + 'a) -> Self {
-        let (context, request) = (Cow::Borrowed(context), command.into_request().map_err(Box::new));
-        Self { context, selector, request, limit: None, session: None, is_once: false, ending: None, of: PhantomData }
+        Self {
+            context: Cow::Borrowed(context),
+            selector,
+            request: command.into_request().map_err(Box::new),
+            limit: None,
+            session: None,
+            is_once: false,
+            ending: None,
+            tag: Tag::default(),
+            of: PhantomData,
+        }
     }
 
     /// Runs it in a session of the user's own, and as part of its transaction, if one was started. The server of a transaction is
     /// the primary, or the mongos of its first operation (TXN-3, PIN-4).
     pub fn in_session(self, session: &'a mut Session<R>) -> Operation<'a, R, InSession> {
-        let Self { context, selector, request, limit, session: _, is_once, ending, of: _ } = self;
-        Operation { context, selector, request, limit, session: Some(session), is_once, ending, of: PhantomData }
+        let Self { context, selector, request, limit, session: _, is_once, ending, tag, of: _ } = self;
+        Operation { context, selector, request, limit, session: Some(session), is_once, ending, tag, of: PhantomData }
     }
 }
 
@@ -137,9 +149,17 @@ impl<'a, R: Runtime> Operation<'a, R, InSession> {
         selector: ServerSelector,
         command: impl IntoRequest + 'a,
     ) -> Self {
-        let context = Cow::Owned(Arc::clone(session.client().context()));
-        let (request, session) = (command.into_request().map_err(Box::new), Some(session));
-        Self { context, selector, request, limit: None, session, is_once: false, ending: None, of: PhantomData }
+        Self {
+            context: Cow::Owned(Arc::clone(session.client().context())),
+            selector,
+            request: command.into_request().map_err(Box::new),
+            limit: None,
+            session: Some(session),
+            is_once: false,
+            ending: None,
+            tag: Tag::default(),
+            of: PhantomData,
+        }
     }
 
     /// It ends the transaction of its session.
@@ -156,6 +176,34 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     pub fn within(mut self, limit: impl Into<Limit>) -> Self {
         self.limit = Some(limit.into());
         self
+    }
+
+    /// Says what it is for, in a few words: `"checkout page"`. The status of the client, errors and traces name it where
+    /// [holders are watched](crate::Builder::watch_holders); the limits of [`CheckOut::label`](crate::CheckOut::label) hold.
+    pub fn label(mut self, label: impl AsRef<str>) -> Self {
+        self.tag.label = self.context.driver.label(label.as_ref());
+        self
+    }
+
+    /// Says what it is for by a label that was [made before](crate::Connections::label): for operations that are many. One of
+    /// another client counts as none.
+    pub fn labelled(mut self, label: Label) -> Self {
+        self.tag.label = self.context.driver.own_label(label);
+        self
+    }
+
+    /// Notes the caller of this as who runs it.
+    #[track_caller]
+    pub(crate) fn by_caller(self) -> Self {
+        self.tagged(Tag::here())
+    }
+
+    pub(crate) fn tagged(self, tag: Tag) -> Self {
+        Self { tag, ..self }
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        self.tag
     }
 
     /// Runs it once, unless an overloaded server refuses it (BP-9).
@@ -232,7 +280,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
 
     /// Carries it out with these means.
     pub(crate) async fn carry_out(self, mut means: Means<'_, R>) -> Ended<R> {
-        let Self { context, selector, request, limit, session: _, is_once, ending, of: _ } = self;
+        let Self { context, selector, request, limit, session: _, is_once, ending, tag, of: _ } = self;
         let (driver, sessions) = (&context.driver, &context.sessions);
         let request = match request {
             Ok(request) => request,
@@ -296,6 +344,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             command,
             outline,
             selector: &selector,
+            tag,
             budget,
             // A transaction ends its cursors.
             cursor_duty: (means.makes_cursor && part.is_none()).then_some(&context.chores),

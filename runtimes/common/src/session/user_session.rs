@@ -88,26 +88,28 @@ impl<R: Runtime> Session<R> {
         &self.client
     }
 
-    /// An operation in the session, and part of its transaction: the same as [`Client::operation`] and
+    /// An operation in the session, and part of its transaction: as [`Client::operation`] with
     /// [`in_session`](crate::Operation::in_session).
+    #[track_caller]
     pub fn operation<'a>(
         &'a mut self,
         selector: impl Into<ServerSelector>,
         command: impl IntoRequest + 'a,
     ) -> Operation<'a, R, InSession> {
-        Operation::of_session(self, selector.into(), command)
+        Operation::of_session(self, selector.into(), command).by_caller()
     }
 
     /// Runs a command in the session: [`operation`](Self::operation), for at most timeoutMS.
     ///
     /// # Errors
     /// Those of [`Operation::run`].
-    pub async fn run(
-        &mut self,
+    #[track_caller]
+    pub fn run<'a>(
+        &'a mut self,
         selector: impl Into<ServerSelector>,
-        command: impl IntoRequest,
-    ) -> Result<Reply<'static>, OperationError> {
-        self.operation(selector, command).run().await
+        command: impl IntoRequest + 'a,
+    ) -> impl Future<Output = Result<Reply<'static>, OperationError>> {
+        self.operation(selector, command).run()
     }
 
     /// Its id, as the server knows it.
