@@ -3,7 +3,6 @@
 use alloc::sync::Arc;
 
 use super::connections::Stage;
-use super::error::CheckOutErrorKind;
 use super::event::{ConnectionClosedReason, Event};
 use super::input::Reaction;
 use super::list::Key;

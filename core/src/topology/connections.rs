@@ -32,7 +32,7 @@ impl<C> Topology<C> {
     ) -> Result<(), ApiMisuse> {
         self.advance(now);
         if let Some(service_id) = service_id {
-            return self.call(connection, |pool| pool.handle_hello(now, connection, service_id));
+            return self.call_pool_of(connection, |pool| pool.handle_hello(now, connection, service_id));
         }
         let id = self.owner(connection)?;
         let member = self.member_of(id);
@@ -92,7 +92,7 @@ impl<C> Topology<C> {
         }
         let cause = (reactions.clear && self.shares_limits()).then(|| Cause::of(&error));
         let reaction = if reactions.clear { Reaction::ClearPool } else { Reaction::KeepPool };
-        self.call(connection, |pool| pool.handle_establish_failed(now, connection, error, reaction))?;
+        self.call_pool_of(connection, |pool| pool.handle_establish_failed(now, connection, error, reaction))?;
         if let Some(cause) = cause.filter(|_| is_pending) {
             self.clear_siblings(id, &cause);
         }
@@ -125,7 +125,7 @@ impl<C> Topology<C> {
         if self.servers.get(id).map_or(Ok(false), |server| server.pool.is_refreshing(connection))? {
             self.weigh_operation_error(id, connection, error)?;
         }
-        self.call(connection, |pool| pool.handle_refresh_failed(now, connection))
+        self.call_pool_of(connection, |pool| pool.handle_refresh_failed(now, connection))
     }
 
     /// The answer to [`Action::Check`](crate::pool::Action::Check).
@@ -134,7 +134,7 @@ impl<C> Topology<C> {
     /// Those of [`Pool::handle_checked`](crate::pool::Pool::handle_checked).
     pub fn handle_checked(&mut self, now: Instant, connection: Handle, alive: bool) -> Result<(), ApiMisuse> {
         self.advance(now);
-        self.call(connection, |pool| pool.handle_checked(now, connection, alive))
+        self.call_pool_of(connection, |pool| pool.handle_checked(now, connection, alive))
     }
 
     /// The peer of a connection hung up.
@@ -143,7 +143,7 @@ impl<C> Topology<C> {
     /// Those of [`Pool::handle_peer_closed`](crate::pool::Pool::handle_peer_closed).
     pub fn handle_peer_closed(&mut self, now: Instant, connection: Handle) -> Result<(), ApiMisuse> {
         self.advance(now);
-        self.call(connection, |pool| pool.handle_peer_closed(now, connection))
+        self.call_pool_of(connection, |pool| pool.handle_peer_closed(now, connection))
     }
 
     /// Lends the socket of a connection that is available or being checked.
@@ -220,7 +220,7 @@ impl<C> Topology<C> {
     }
 
     /// Makes a call of the connection's pool.
-    fn call<T>(
+    fn call_pool_of<T>(
         &mut self,
         connection: Handle,
         call: impl FnOnce(&mut Pool<C>) -> Result<T, ApiMisuse>,

@@ -99,7 +99,7 @@ use self::warm_up::WarmUps;
 pub use self::warm_up::{WarmUpError, WarmUpId};
 use crate::address::ServerAddress;
 use crate::options::{PoolOptions, PoolOptionsError};
-use crate::pool::{self, CheckOutId, Durations, Pool, Statistics, Stats};
+use crate::pool::{CheckOutId, Durations, Pool, Stats};
 use crate::random::Random;
 use crate::server::{Membership, Server, ServerEvent, ServerId};
 use crate::time::Instant;

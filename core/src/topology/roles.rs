@@ -109,6 +109,7 @@ impl<C> Topology<C> {
             sizes,
             max_wait_queue_depth: options.max_wait_queue_depth.into(),
             max_new_connections_per_second: options.max_new_connections_per_second.into(),
+            check_after_idle: options.check_after_idle,
         })
     }
 }

@@ -10,7 +10,6 @@ mod frequent;
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::vec::Vec;
 use core::ops::Deref;
 
 use super::history::History;
@@ -143,7 +142,7 @@ impl<C> Recorded<C> {
     pub fn add_identity(&mut self, now: Instant) -> IdentityId {
         self.record(now, || Input::AddIdentity);
         let identity = self.machine.add_identity(now);
-        self.take_answer(&Answer::Identity(identity));
+        self.take_answer(&Answer::<()>::Identity(identity));
         identity
     }
 
@@ -151,7 +150,7 @@ impl<C> Recorded<C> {
     pub fn warm_up(&mut self, now: Instant, criteria: &Criteria, connections: Option<u32>) -> WarmUpId {
         self.record(now, || Input::WarmUp(Box::new(criteria.clone()), connections));
         let warm_up = self.machine.warm_up(now, criteria, connections);
-        self.take_answer(&Answer::WarmUp(warm_up));
+        self.take_answer(&Answer::<()>::WarmUp(warm_up));
         warm_up
     }
 
