@@ -89,8 +89,9 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     }
 
     #[inline]
-    pub(crate) fn tagged(self, tag: Tag) -> Self {
-        Self { tag, ..self }
+    pub(crate) fn tagged(mut self, tag: Tag) -> Self {
+        self.tag = tag;
+        self
     }
 
     /// Says what the connection is for, in a few words: `"checkout page"`. [`Client::in_use`](crate::Connections::in_use) and errors

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use cmap_core::time::Instant;
+use cmap_core::topology::Input;
 
 use super::Driver;
-use super::machine::Machine;
+
 use crate::runtime::Runtime;
 use crate::runtime::sync::Arc;
 use crate::time::Clock;
@@ -23,7 +24,7 @@ pub(super) struct Suspension {
 impl<R: Runtime> Driver<R> {
     /// The machine was suspended: has all available connections checked before their next use.
     pub(crate) fn resume(self: &Arc<Self>) {
-        self.drive(Machine::resume);
+        self.call(Input::Resume);
     }
 }
 

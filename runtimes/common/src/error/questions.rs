@@ -77,7 +77,7 @@ impl OperationError {
     pub fn is_retryable(&self) -> bool {
         match self.gave_up {
             GiveUp::SwitchedOff | GiveUp::Exhausted | GiveUp::NoTimeLeft => true,
-            GiveUp::NotRetryable | GiveUp::RunsOnce(_) => false,
+            GiveUp::NotRetryable | GiveUp::RunsOnce(_) | _ => false,
         }
     }
 
@@ -152,13 +152,8 @@ impl CheckOutError {
     }
 
     fn establish_error(&self) -> Option<&EstablishError> {
-        match self {
-            Self::Pool(error) => match &error.kind {
-                CheckOutErrorKind::Establish(error) => Some(error),
-                _ => None,
-            },
-            Self::Selection(_) | Self::NoAffinity | Self::RuntimeGone(_) => None,
-        }
+        let Self::Pool(error) = self else { return None };
+        if let CheckOutErrorKind::Establish(error) = &error.kind { Some(error) } else { None }
     }
 }
 

@@ -15,7 +15,7 @@ use cmap_core::connection::Fault;
 use cmap_core::monitor::{Call, Finding};
 use cmap_core::options::{PoolLimits, PoolOptionsError, PoolSizes, QueueDepth, ReadMode, ReadPreference};
 use cmap_core::pool::{
-    Action, AffinityKey, Cancellation, Cause, CheckOutId, CheckOutRequest, Condition, Handle, IdentityId,
+    Action, AffinityKey, Cancellation, Cause, CheckOutId, CheckOutRequest, Condition, Delivery, Handle, IdentityId,
     Output as PoolOutput,
 };
 use cmap_core::server::{ServerDescription, ServerId, ServerType};
