@@ -1,27 +1,23 @@
 //! The command line: what to run, on which engines, and how often.
 
 use std::ffi::OsString;
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
+use cmap_cli::while_read::WhileRead;
 
 use crate::suites::cmap::engine::{self, Engine};
 use crate::suites::cmap::runner::Plan;
 use crate::suites::official::{self, Named, Suite};
 use crate::suites::report::{Detail, Report};
 use crate::suites::run;
-use crate::tools::demo::{self, DemoArgs};
 use crate::tools::interop::column::{self, Column};
 use crate::tools::interop::{self, Selection, checks};
-use crate::tools::plan::{self, PlanArgs};
-use crate::tools::replay::{self, ReplayArgs};
-use crate::tools::serve::{self, ServeArgs};
 use crate::tools::simulate::{self, SimulateArgs};
-use crate::tools::soak::{self, SoakArgs};
 
 /// Runs MongoDB's official tests of a connection pool, and this project's scenarios, in virtual time and on real sockets;
 /// and the official tests of connection strings, of server selection and of server discovery and monitoring.
@@ -50,9 +46,6 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shows the pool at work, in seconds: many tasks, few connections, a server that stops and comes back; what happened and why
-    #[command(after_help = DEMO_EXIT_STATUS)]
-    Demo(DemoArgs),
     /// Runs test files, and all test files in folders, printing a line for each test
     Run(RunArgs),
     /// Runs checks on real sockets: official drivers with the embedded server, and our client with it and foreign servers
@@ -64,24 +57,16 @@ enum Command {
         #[arg(value_name = "INPUT")]
         input: PathBuf,
     },
-    /// Counts the connections that an application's pools open at each server of a deployment, and says what fits
-    #[command(after_help = PLAN_EXIT_STATUS)]
-    Plan(PlanArgs),
-    /// Repeats what a client recorded, from its file alone, and says why its callers waited
-    #[command(after_help = REPLAY_EXIT_STATUS)]
-    Replay(ReplayArgs),
-    /// Serves MongoDB's protocol for tests: handshakes, authentication, fail points, collections in memory
-    #[command(after_long_help = serve::known())]
-    Serve(ServeArgs),
+    /// The servers of `interop` and of the tests: `cmap serve`
+    #[command(hide = true)]
+    Serve {
+        /// The arguments of `cmap serve`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Lets clients live in worlds of chance, each from a seed, until a law breaks; what broke it becomes a short script and a trace
     #[command(after_help = SIMULATE_EXIT_STATUS)]
     Simulate(SimulateArgs),
-    /// Lets many tasks use a client for a long time while its server is killed and restarted, and looks for what is left over
-    #[command(after_help = SOAK_EXIT_STATUS)]
-    Soak(SoakArgs),
-    /// The process of one adapter in `soak`
-    #[command(hide = true)]
-    SoakAdapter,
 }
 
 /// What carries out the tests of a pool.
@@ -151,19 +136,6 @@ const DEFAULT_SEEDS: u64 = 50;
 
 const EXIT_STATUS: &str = "Exit status: 0 if no test failed, 1 if one did, 2 if some input could not be used.";
 
-const SOAK_EXIT_STATUS: &str =
-    "Exit status: 0 if nothing is left over, 1 if something is, 2 if an adapter could not be soaked.";
-
-const DEMO_EXIT_STATUS: &str =
-    "Exit status: 0 if nothing is missing, 1 if something is, 2 if the demo could not be played.";
-
-const PLAN_EXIT_STATUS: &str =
-    "Exit status: 0 if all fits, 1 if there are warnings, 2 if the arguments cannot be used.";
-
-/// The end of `replay --help`.
-const REPLAY_EXIT_STATUS: &str =
-    "Exit status: 0, or 1 if the replay differs from the recording, or 2 if the trace cannot be read.";
-
 /// The end of `simulate --help`.
 const SIMULATE_EXIT_STATUS: &str = "Exit status: 0 if no law broke, 1 if one did or something was never met.";
 
@@ -179,22 +151,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return u8::try_from(error.exit_code()).unwrap_or(2).into();
         }
     };
-    match &cli.command {
-        Some(Command::Serve(args)) => return serve(args),
-        Some(Command::SoakAdapter) => return soak_adapter(),
-        Some(
-            Command::Demo(_)
-            | Command::Run(_)
-            | Command::Interop(_)
-            | Command::InteropClient { .. }
-            | Command::Plan(_)
-            | Command::Replay(_)
-            | Command::Simulate(_)
-            | Command::Soak(_),
-        )
-        | None => {}
+    if let Some(Command::Serve { args }) = cli.command {
+        return cmap_cli::run(["cmap".into(), "serve".into()].into_iter().chain(args));
     }
-    let mut out = BufWriter::new(WhileRead { out: io::stdout().lock(), is_read: true });
+    let mut out = BufWriter::new(WhileRead::new(io::stdout().lock()));
     let mut err = io::stderr().lock();
     let (printed, status) = match cli.command {
         None => {
@@ -202,20 +162,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let mut report = Report::new(&mut out, &mut err, detail);
             (run_default(&mut report, &cli.engines, cli.specs), report.status())
         }
-        Some(Command::Serve(_) | Command::SoakAdapter) => (Ok(()), 0),
+        Some(Command::Serve { .. }) => (Ok(()), 0),
         Some(Command::Run(args)) => {
             let detail = if args.verbose { Detail::Events } else { Detail::All };
             let mut report = Report::new(&mut out, &mut err, detail);
             (run_paths(&mut report, &args), report.status())
         }
         Some(Command::Interop(args)) => of_program(run_interop(&args, &mut out, &mut err)),
-        Some(Command::Demo(args)) => of_program(demo::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
-        Some(Command::Plan(args)) => of_program(plan::run(&args, &mut out, &mut err)),
-        Some(Command::Replay(args)) => of_program(replay::run(&args, &mut out, &mut err)),
         Some(Command::Simulate(args)) => {
             of_program(simulate::run(&args, &mut out, &mut err, io::stdout().is_terminal()))
         }
-        Some(Command::Soak(args)) => of_program(soak::run(&args, &mut out, &mut err, io::stdout().is_terminal())),
         Some(Command::InteropClient { input }) => of_program(interop::cmap::run(&input, &mut out, &mut err)),
     };
     match printed {
@@ -249,51 +205,6 @@ fn run_interop(args: &InteropArgs, out: &mut dyn Write, err: &mut dyn Write) -> 
     }
     let checks = checks::ALL.iter().filter(|check| named(&args.checks, check.name)).collect();
     interop::run(&Selection { columns, checks, timeout: Duration::from_secs(args.timeout) }, out, err)
-}
-
-fn serve(args: &ServeArgs) -> ExitCode {
-    match serve::run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let _ = writeln!(io::stderr(), "error: {error}");
-            2.into()
-        }
-    }
-}
-
-/// Ends when the reader of its lines is gone.
-fn soak_adapter() -> ExitCode {
-    match soak::adapter_process::serve(&mut io::stdout().lock()) {
-        Ok(status) => status.into(),
-        Err(_) => 2.into(),
-    }
-}
-
-/// Prints while the output is read. A reader such as `head` that has seen enough ends the printing, not the run: the exit
-/// status is that of all tests.
-struct WhileRead<W> {
-    out: W,
-    is_read: bool,
-}
-
-impl<W: Write> Write for WhileRead<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.is_read.then(|| self.out.write(bytes)) {
-            Some(Err(error)) if error.kind() == ErrorKind::BrokenPipe => self.is_read = false,
-            Some(written) => return written,
-            None => {}
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self.is_read.then(|| self.out.flush()) {
-            Some(Err(error)) if error.kind() == ErrorKind::BrokenPipe => self.is_read = false,
-            Some(flushed) => return flushed,
-            None => {}
-        }
-        Ok(())
-    }
 }
 
 fn run_paths(report: &mut Report<'_>, args: &RunArgs) -> io::Result<()> {

@@ -4,6 +4,7 @@
 
 #[path = "../../core/examples/deployment.rs"]
 mod deployment;
+#[path = "../../runtimes/cli/tests/members/mod.rs"]
 mod members;
 
 use std::thread;
@@ -15,7 +16,7 @@ use self::members::{Members, order, tell};
 
 #[test]
 fn pings_find_the_primary_and_share_a_connection() {
-    let members = Members::start();
+    let members = Members::start(env!("CARGO_BIN_EXE_spec-runner"));
 
     let stats = deployment::run(&members.uri("maxPoolSize=1"), 100).unwrap();
 
@@ -25,7 +26,7 @@ fn pings_find_the_primary_and_share_a_connection() {
 
 #[test]
 fn pings_go_on_after_the_primary_was_lost() {
-    let members = Members::start();
+    let members = Members::start(env!("CARGO_BIN_EXE_spec-runner"));
     let uri = members.uri("heartbeatFrequencyMS=500");
     let (primary, other) = smol::block_on(members.primary::<Smol>());
     let pinging = thread::spawn(move || deployment::run(&uri, 20_000).unwrap());

@@ -2,7 +2,7 @@
 
 use crate::program::{Folder, spec_runner, stderr, stdout};
 use cmap_test_server::ServerConfig;
-use spec_runner::tools::serve::Host;
+use cmap_cli::serve::Host;
 
 /// The pool is made ready; the test expects it to be `second` after its creation.
 fn ready(second: &str) -> String {

@@ -11,19 +11,9 @@
 
 mod cli;
 mod format;
-mod incident;
 mod interop;
-#[path = "../members/mod.rs"]
-mod members;
-mod pictures;
-mod plan;
 mod program;
-mod recorded;
-mod replay;
 mod rules;
-mod serve;
-mod srv;
 mod traces;
-mod track_events;
 mod unified;
 mod uris;

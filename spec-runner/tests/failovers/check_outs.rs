@@ -29,7 +29,7 @@ fn no_check_out_ends_in_an_error_on_async_std() {
 }
 
 async fn check_out_through_failovers<R: Runtime>() {
-    let members = Members::start();
+    let members = Members::start(env!("CARGO_BIN_EXE_spec-runner"));
     let client = Client::<Linked<R>>::connect(&members.uri(OPTIONS)).await.unwrap();
     let tally = Arc::new(Tally::default());
 

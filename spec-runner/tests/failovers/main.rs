@@ -8,7 +8,7 @@
 
 mod check_outs;
 mod links;
-#[path = "../members/mod.rs"]
+#[path = "../../../runtimes/cli/tests/members/mod.rs"]
 mod members;
 mod writes;
 

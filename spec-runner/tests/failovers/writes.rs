@@ -31,7 +31,7 @@ fn every_acknowledged_write_is_there_once_on_async_std() {
 }
 
 async fn write_through_failovers<R: Runtime>() {
-    let members = Members::start();
+    let members = Members::start(env!("CARGO_BIN_EXE_spec-runner"));
     let client = Client::<Linked<R>>::connect(&members.uri(OPTIONS)).await.unwrap();
     let tally = Arc::new(Tally::default());
     let acknowledged: Arc<[AtomicI64]> = (0..TASKS).map(|_| AtomicI64::new(0)).collect();

@@ -9,7 +9,7 @@
 #[cfg(target_os = "linux")]
 #[path = "../../../runtimes/relay/tests/listening/mod.rs"]
 mod listening;
-#[path = "../members/mod.rs"]
+#[path = "../../../runtimes/cli/tests/members/mod.rs"]
 mod members;
 #[path = "../../../runtimes/relay/tests/scenario/mod.rs"]
 mod scenario;
@@ -54,7 +54,7 @@ struct Sockets<R> {
 
 async fn write_through_relays<R: Listen>() {
     let runtime = R::current().unwrap();
-    let stage = Sockets { runtime: runtime.clone(), members: Members::start() };
+    let stage = Sockets { runtime: runtime.clone(), members: Members::start(env!("CARGO_BIN_EXE_spec-runner")) };
 
     let played = play(&stage, runtime.clone(), TASKS, &FAULTS).await;
 

@@ -7,6 +7,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cmap_cli::process::this_program;
+
 use super::InteropError;
 use super::checks::{Check, Makers, Needs};
 use super::servers::ServerSet;
@@ -152,12 +154,6 @@ impl fmt::Display for Column {
 /// Whether the user has named a MongoDB.
 pub fn is_uri_set() -> bool {
     env::var_os(URI_VARIABLE).is_some_and(|uri| !uri.is_empty())
-}
-
-/// This program itself, which is also the embedded server and our client.
-pub(crate) fn this_program() -> Result<Command, InteropError> {
-    let path = env::current_exe();
-    path.map(Command::new).map_err(|source| InteropError::Start { program: "spec-runner".into(), source })
 }
 
 /// A Java program that is packed in a file of `interop/`.

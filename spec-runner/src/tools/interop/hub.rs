@@ -6,8 +6,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::servers::{Place, Process, Server, start_embedded};
-use super::{InteropError, column};
+use cmap_cli::process::{Process, ProcessError, this_program};
+
+use super::InteropError;
+use super::servers::{Place, Server, start_embedded};
 
 /// The users that the checks know.
 const USERS: [(&str, &str); 2] = [("user", "secret"), ("sasl", "I\u{ad}X")];
@@ -45,7 +47,7 @@ fn add_user(users: &Path, user: &'static str, password: &str) -> Result<(), Inte
     let mut command = program()?;
     command.args(["user", "add", user, "--users"]).arg(users).stdin(Stdio::piped());
     let child = command.spawn();
-    let mut child = child.map_err(|source| InteropError::Start { program: "cmap-hub".into(), source })?;
+    let mut child = child.map_err(|source| ProcessError::Start { program: "cmap-hub".into(), source })?;
     let is_written = child.stdin.take().is_some_and(|mut stdin| writeln!(stdin, "{password}").is_ok());
     match child.wait() {
         Ok(status) if status.success() && is_written => Ok(()),
@@ -55,7 +57,7 @@ fn add_user(users: &Path, user: &'static str, password: &str) -> Result<(), Inte
 
 /// The hub's program, which is built beside this one.
 fn program() -> Result<Command, InteropError> {
-    let own: PathBuf = column::this_program()?.get_program().into();
+    let own: PathBuf = this_program()?.get_program().into();
     let path = own.with_file_name(format!("cmap-hub{}", std::env::consts::EXE_SUFFIX));
     if path.exists() { Ok(Command::new(path)) } else { Err(InteropError::NotInstalled { path }) }
 }

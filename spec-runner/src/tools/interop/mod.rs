@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, process};
 
+use cmap_cli::process::ProcessError;
 use serde_json::json;
 use thiserror::Error;
 
@@ -62,22 +63,9 @@ pub enum InteropError {
     /// No MongoDB was named.
     #[error("${} is not set; set it to the connection string of a MongoDB to use", column::URI_VARIABLE)]
     NoUri,
-    /// The operating system did not start a process.
-    #[error("{} cannot be started", program.display())]
-    Start {
-        /// What should have been started.
-        program: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A server did not say that it listens.
-    #[error("the server {name:?} does not listen; it printed:\n{output}")]
-    NotListening {
-        /// The server's name.
-        name: &'static str,
-        /// All that it printed.
-        output: String,
-    },
+    /// A process was not started, or a server does not listen.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
     /// A file for the program cannot be written.
     #[error("{} cannot be written", path.display())]
     Write {

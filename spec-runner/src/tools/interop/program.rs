@@ -7,10 +7,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cmap_cli::process::{Output, ProcessError};
+
 use super::InteropError;
 use super::checks::Check;
 use super::column::Column;
-use super::servers::Output;
 
 /// How a check went.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub fn run(
 ) -> Result<Ending, InteropError> {
     command.arg(input).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
-        command.spawn().map_err(|source| InteropError::Start { program: command.get_program().into(), source })?;
+        command.spawn().map_err(|source| ProcessError::Start { program: command.get_program().into(), source })?;
     let lines = read_lines(&mut child);
     let deadline = Instant::now() + timeout;
     let mut open = checks.to_vec();

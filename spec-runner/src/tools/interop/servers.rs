@@ -1,17 +1,11 @@
 //! The servers of the checks, each a process of its own that ends when this one does.
 
-use core::mem;
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
+use cmap_cli::process::{Process, this_program};
 use serde::Serialize;
 
 use super::column::{self, URI_VARIABLE};
@@ -47,14 +41,8 @@ const EMBEDDED: [(&str, &[&str]); 7] = [
 /// The name by which a DNS server of its own leads to the server "members".
 pub const SRV_NAME: &str = "members.cmap.test";
 
-/// How long a server may take until it listens. A JVM on a busy machine needs some seconds.
-const START: Duration = Duration::from_secs(30);
-
 /// The first words of the line that names a server's DNS server, before it accepts connections.
 const DNS: &str = "DNS on ";
-
-/// The first words of the line that a server prints when it accepts connections.
-const LISTENING: &str = "listening on ";
 
 /// The servers of a column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +124,7 @@ impl ServerSet {
 }
 
 pub(super) fn start_embedded(name: &'static str, options: &[&str], folder: &Path) -> Result<Server, InteropError> {
-    let mut command = column::this_program()?;
+    let mut command = this_program()?;
     command.args(["serve", "--port", "0", "--until-stdin-ends"]).args(options);
     let mut certificates = String::new();
     if options.contains(&"--tls") {
@@ -148,7 +136,7 @@ pub(super) fn start_embedded(name: &'static str, options: &[&str], folder: &Path
         certificates = path.display().to_string();
     }
     let (process, address) = Process::start(name, command)?;
-    let printed = process.output.text();
+    let printed = process.output().text();
     let dns = printed.lines().find_map(|line| line.strip_prefix(DNS)).unwrap_or_default().to_owned();
     let place = Place::Started { address, certificates, dns, options: BTreeMap::new() };
     Ok(Server { name, place, process: Some(process) })
@@ -163,89 +151,6 @@ impl Servers {
     /// Their output so far, by name.
     pub fn outputs(&self) -> Vec<(&'static str, String)> {
         let running = self.0.iter().filter_map(|server| Some((server.name, server.process.as_ref()?)));
-        running.map(|(name, process)| (name, process.output.text())).collect()
-    }
-}
-
-/// A server's process. Dropping it kills it.
-#[derive(Debug)]
-pub(crate) struct Process {
-    child: Child,
-    output: Output,
-    readers: Vec<JoinHandle<()>>,
-}
-
-impl Process {
-    /// Starts it, and waits until it prints its address: returns `host:port`, too.
-    pub(crate) fn start(name: &'static str, mut command: Command) -> Result<(Self, String), InteropError> {
-        // Its standard input ends when this process ends, in any way.
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child =
-            command.spawn().map_err(|source| InteropError::Start { program: command.get_program().into(), source })?;
-        let (sender, lines) = channel();
-        let output = Output::default();
-        let readers = [
-            child.stdout.take().map(|stdout| output.collect(stdout, Some(sender))),
-            child.stderr.take().map(|stderr| output.collect(stderr, None)),
-        ];
-        let mut process = Self { child, output, readers: readers.into_iter().flatten().collect() };
-        match lines.recv_timeout(START) {
-            Ok(address) => Ok((process, address)),
-            Err(_) => {
-                process.stop();
-                Err(InteropError::NotListening { name, output: process.output.text() })
-            }
-        }
-    }
-
-    fn stop(&mut self) {
-        // It may have ended on its own.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        for reader in mem::take(&mut self.readers) {
-            // A reader that panicked has nothing more to read.
-            let _ = reader.join();
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-/// The output of a process, on both its streams.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Output(Arc<Mutex<String>>);
-
-impl Output {
-    /// Reads `from` to its end, in a thread. The address in the first line that has one goes to `listening`.
-    fn collect(&self, from: impl Read + Send + 'static, mut listening: Option<Sender<String>>) -> JoinHandle<()> {
-        let own = self.clone();
-        thread::spawn(move || {
-            for line in BufReader::new(from).lines().map_while(Result::ok) {
-                if let Some(address) = line.strip_prefix(LISTENING)
-                    && let Some(listening) = listening.take()
-                {
-                    // The receiver is gone if it took too long.
-                    let _ = listening.send(address.to_owned());
-                } else {
-                    own.push(&line);
-                }
-            }
-        })
-    }
-
-    /// Adds a line.
-    pub(super) fn push(&self, line: &str) {
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        text.push_str(line);
-        text.push('\n');
-    }
-
-    /// All lines so far.
-    pub(super) fn text(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        running.map(|(name, process)| (name, process.output().text())).collect()
     }
 }

@@ -42,7 +42,7 @@ impl Finding {
         };
         let file = args.out.join(format!("simulated-{seed}.trace"));
         match std::fs::write(&file, trace) {
-            Ok(()) => writeln!(out, "its trace: spec-runner replay {} --explain slowest", file.display()),
+            Ok(()) => writeln!(out, "its trace: cmap replay {} --explain slowest", file.display()),
             Err(error) => writeln!(err, "error: {}: {error}", file.display()),
         }
     }

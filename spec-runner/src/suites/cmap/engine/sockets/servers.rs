@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use cmap_cli::serve::{Host, HostedServer};
 use cmap_core::options::{ClientOptions, ConnectionStringError};
 use cmap_core::topology::TopologyType;
 use cmap_runtime::bson::{RawDocument, rawdoc};
@@ -14,7 +15,6 @@ use thiserror::Error;
 use crate::suites::cmap::engine::users;
 use crate::suites::cmap::format::{Case, Deployment};
 use crate::suites::requirement::{Topology, Version};
-use crate::tools::serve::{Host, HostedServer};
 
 /// Where the servers of tests come from.
 #[derive(Debug)]
