@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 
-spec_runner, folder, browser = sys.argv[1:]
+cmap, folder, browser = sys.argv[1:]
 LABEL = "</script><img src=x onerror=document.title='taken'> <!--"
 
 
@@ -64,7 +64,7 @@ def open_page(url):
 
 
 def explained(question):
-    command = [spec_runner, "replay", f"{folder}/incident.trace", "--explain", question]
+    command = [cmap, "replay", f"{folder}/incident.trace", "--explain", question]
     words = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     # Why the file was written is said of the whole trace.
     words = "".join(line for line in words.splitlines(keepends=True) if not line.startswith("written because of"))

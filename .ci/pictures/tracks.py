@@ -11,7 +11,7 @@ from collections import Counter
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as schema
 
-spec_runner, folder = sys.argv[1:]
+cmap, folder = sys.argv[1:]
 Event = schema.TrackEvent
 
 
@@ -25,7 +25,7 @@ def messages(message):
 
 
 def replay(file, *options):
-    command = [spec_runner, "replay", file.with_suffix(".trace"), *options]
+    command = [cmap, "replay", file.with_suffix(".trace"), *options]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

@@ -4,7 +4,7 @@
 //! thread their calls of the topology: one for each monitor, one for each connection that is being established, and the callers.
 //!
 //! ```sh
-//! cargo run --release -p spec-runner -- serve --port 27017 --replica-set rs0
+//! cargo run --release -p cmap-cli -- serve --port 27017 --replica-set rs0
 //! cargo run -p cmap-core --example deployment -- 'mongodb://localhost:27017/?replicaSet=rs0' 10
 //! ```
 

@@ -263,7 +263,7 @@ impl<R: Runtime, T> Builder<R, T> {
     }
 
     /// Records what the client's machine does: the calls with their times, without bytes of commands and without
-    /// credentials. [`Client::trace`](crate::Connections::trace) makes a file of it, which `spec-runner replay` repeats and explains.
+    /// credentials. [`Client::trace`](crate::Connections::trace) makes a file of it, which `cmap replay` repeats and explains.
     /// [`Recorder::sparse`] costs least and reaches back for hours. Default none, unless CMAP_TRACE_DIR names a directory: then every
     /// client writes files there.
     #[cfg(feature = "trace")]

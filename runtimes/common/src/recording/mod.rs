@@ -1,4 +1,4 @@
-//! What a client's machine does, recorded in memory and written to files that `spec-runner replay` repeats and explains.
+//! What a client's machine does, recorded in memory and written to files that `cmap replay` repeats and explains.
 //!
 //! The calls are recorded by [`cmap_core::trace`], under the client's lock. Making a file of them, and writing it, happens
 //! without that lock; a disk delays no caller.
