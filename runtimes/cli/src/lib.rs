@@ -26,6 +26,7 @@ mod replay;
 pub mod serve;
 mod server_process;
 mod soak;
+mod terminal;
 #[doc(hidden)]
 pub mod while_read;
 

@@ -3,10 +3,12 @@
 
 use std::io::{self, Write};
 
+use crate::terminal::Terminal;
+
 /// An output with such a table.
 pub(crate) struct LiveTable<'a> {
     out: &'a mut dyn Write,
-    is_terminal: bool,
+    terminal: Terminal,
     table: Vec<String>,
     /// Lines of the table that are on the terminal.
     drawn: usize,
@@ -14,13 +16,13 @@ pub(crate) struct LiveTable<'a> {
 
 impl<'a> LiveTable<'a> {
     /// An output whose table is not drawn before something is said or shown.
-    pub(crate) fn new(out: &'a mut dyn Write, is_terminal: bool, table: Vec<String>) -> Self {
-        Self { out, is_terminal, table, drawn: 0 }
+    pub(crate) fn new(out: &'a mut dyn Write, terminal: Terminal, table: Vec<String>) -> Self {
+        Self { out, terminal, table, drawn: 0 }
     }
 
-    /// Whether there is a table to be seen.
-    pub(crate) fn is_terminal(&self) -> bool {
-        self.is_terminal
+    /// Where it goes.
+    pub(crate) fn terminal(&self) -> Terminal {
+        self.terminal
     }
 
     /// Prints lines that stay.
@@ -47,7 +49,7 @@ impl<'a> LiveTable<'a> {
     }
 
     fn draw(&mut self) -> io::Result<()> {
-        if self.is_terminal {
+        if self.terminal != Terminal::None {
             self.table.iter().try_for_each(|line| writeln!(self.out, "{line}"))?;
             self.drawn = self.table.len();
         }

@@ -1,6 +1,6 @@
 //! The command `soak` from outside: seconds instead of half an hour.
 
-#![allow(clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test stops where something is not as it should be")]
 
 use std::process::Command;
 use std::thread;
@@ -110,6 +110,17 @@ fn a_server_that_is_not_ours_may_be_slow() {
     assert_eq!(soak.status, Some(0), "{}{}", soak.text, soak.errors);
     // Pings that were to be dropped may be among the ten.
     assert!(!matches!(soak.row("command: timed out")[..], [] | ["0"]), "{}", soak.text);
+}
+
+#[test]
+fn the_results_are_json_for_programs() {
+    let soak = Soak::run(&["--engine", "smol", "--seconds", "1", "--tasks", "5", "--restart-every", "0", "--json"]);
+
+    let told: serde_json::Value = serde_json::from_str(&soak.text).unwrap();
+    let [smol] = &told["adapters"].as_array().unwrap()[..] else { panic!("{told}") };
+    assert_eq!((&smol["adapter"], told["plan"]["tasks"].as_u64()), (&"smol".into(), Some(5)));
+    assert_eq!(smol["findings"].as_array().unwrap().is_empty(), soak.status == Some(0), "{told}");
+    assert!(smol["run"]["events"]["checkedOut"].as_u64().unwrap() > 0, "{told}");
 }
 
 #[test]

@@ -28,9 +28,10 @@ use cmap_tokio::Tokio;
 use self::figures::Outcome;
 use self::screen::Screen;
 use self::stage::{Plan, Stage};
-use super::server_process::ServerProcess;
-use super::soak::args::Adapter;
-use super::soak::session::SessionError;
+use crate::server_process::ServerProcess;
+use crate::soak::args::Adapter;
+use crate::soak::session::SessionError;
+use crate::terminal::Terminal;
 
 /// The runtimes, in the order in which they are shown.
 const RUNTIMES: [Adapter; 3] = [Adapter::Tokio, Adapter::AsyncStd, Adapter::Smol];
@@ -39,8 +40,8 @@ const RUNTIMES: [Adapter; 3] = [Adapter::Tokio, Adapter::AsyncStd, Adapter::Smol
 ///
 /// # Errors
 /// Nothing more can be printed.
-pub(crate) fn run(args: &DemoArgs, out: &mut dyn Write, err: &mut dyn Write, is_terminal: bool) -> io::Result<u8> {
-    let mut screen = Screen::new(out, is_terminal, &RUNTIMES.map(Adapter::name));
+pub(crate) fn run(args: &DemoArgs, out: &mut dyn Write, err: &mut dyn Write, terminal: Terminal) -> io::Result<u8> {
+    let mut screen = Screen::new(out, terminal, &RUNTIMES.map(Adapter::name));
     let mut results = Vec::new();
     let played = play(args, &mut screen, &mut results);
     screen.clear()?;
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &DemoArgs, out: &mut dyn Write, err: &mut dyn Write, is_
     }
     screen.say(&story::table(&results))?;
     let is_whole = results.iter().all(|(_, result)| result.problems().is_empty());
-    screen.say(story::end(is_whole)).map(|()| u8::from(!is_whole))
+    screen.say(&terminal.verdict(is_whole, story::end(is_whole))).map(|()| u8::from(!is_whole))
 }
 
 fn play(args: &DemoArgs, screen: &mut Screen<'_>, results: &mut Vec<(Adapter, Outcome)>) -> Result<(), SessionError> {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use crate::live_table::LiveTable;
+use crate::terminal::{Terminal, bar};
 
 /// The output. Elsewhere than on a terminal it shows lines alone.
 pub(super) struct Screen<'a> {
@@ -24,15 +25,12 @@ pub(super) struct Row {
     pub(super) scene: &'static str,
 }
 
-/// Cells of a progress bar.
-const BAR: usize = 20;
-
 const HEADER: &str = "             progress              pings/s  in use  waiting  errors";
 
 impl<'a> Screen<'a> {
-    pub(super) fn new(out: &'a mut dyn Write, is_terminal: bool, names: &[&'static str]) -> Self {
+    pub(super) fn new(out: &'a mut dyn Write, terminal: Terminal, names: &[&'static str]) -> Self {
         let rows: Vec<_> = names.iter().map(|&name| Row { name, ..Row::default() }).collect();
-        Self { live: LiveTable::new(out, is_terminal, table(&rows)), rows }
+        Self { live: LiveTable::new(out, terminal, table(&rows)), rows }
     }
 
     /// Prints lines that stay.
@@ -67,8 +65,7 @@ fn table(rows: &[Row]) -> Vec<String> {
 impl Row {
     fn text(&self) -> String {
         let Self { name, progress, pings_per_second, in_use, waiting, errors, scene } = self;
-        let full = BAR * (*progress).min(100) / 100;
-        let bar = format!("{}{}", "#".repeat(full), ".".repeat(BAR - full));
+        let bar = bar(*progress);
         format!("{name:>9}  {bar}  {pings_per_second:9.0}  {in_use:6}  {waiting:7}  {errors:6}  {scene}")
     }
 }
@@ -79,9 +76,9 @@ mod tests {
 
     const NAMES: [&str; 2] = ["one", "two"];
 
-    fn printed(is_terminal: bool) -> String {
+    fn printed(terminal: Terminal) -> String {
         let mut out = Vec::new();
-        let mut screen = Screen::new(&mut out, is_terminal, &NAMES);
+        let mut screen = Screen::new(&mut out, terminal, &NAMES);
         screen.show(0, |row| row.progress = 50).unwrap();
         screen.say("first").unwrap();
         screen.clear().unwrap();
@@ -90,12 +87,12 @@ mod tests {
 
     #[test]
     fn elsewhere_than_on_a_terminal_there_are_lines_alone() {
-        assert_eq!(printed(false), "first\n");
+        assert_eq!(printed(Terminal::None), "first\n");
     }
 
     #[test]
     fn a_line_takes_the_place_of_the_table_which_moves_down() {
-        let text = printed(true);
+        let text = printed(Terminal::Plain);
 
         let parts: Vec<_> = text.split("\x1b[3A\x1b[J").collect();
         assert_eq!(parts.len(), 3, "{text:?}");

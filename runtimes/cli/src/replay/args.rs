@@ -37,28 +37,24 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "OPTIONS", requires = "explain")]
     pub(crate) what_if: Vec<WhatIf>,
 
-    /// Print explanations as JSON
-    #[arg(long, requires = "explain")]
+    /// Print JSON: explanations, or without --explain the whole trace as lines, which `replay` reads, too
+    #[arg(long, conflicts_with_all = ["verify", "timeline"])]
     pub(crate) json: bool,
 
     /// Write a copy in which hosts have other names, for those who must not know them
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json_lines"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json"])]
     pub(crate) hash_hosts: Option<PathBuf>,
 
     /// Write what a sparse recorder would have kept of it: the waits and the counts, without the calls
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json_lines", "hash_hosts"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json", "hash_hosts"])]
     pub(crate) sparse: Option<PathBuf>,
 
-    /// Print the whole trace as JSON lines, which `replay` reads, too
-    #[arg(long, conflicts_with_all = ["explain", "timeline"])]
-    pub(crate) json_lines: bool,
-
     /// Draw the whole trace for Perfetto (ui.perfetto.dev): a file of TrackEvents
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json_lines", "until"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json", "until"])]
     pub(crate) perfetto: Option<PathBuf>,
 
     /// Draw the whole trace on a page that needs no network
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json_lines", "until"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json", "until"])]
     pub(crate) html: Option<PathBuf>,
 }
 

@@ -52,7 +52,7 @@ fn needs_calls(args: &ReplayArgs) -> Option<&'static str> {
         (args.perfetto.is_some(), "--perfetto"),
         (args.html.is_some(), "--html"),
         (args.sparse.is_some(), "--sparse"),
-        (args.json_lines, "--json-lines"),
+        (args.json && args.explain.is_none(), "--json without --explain"),
         (args.until.is_some() && !args.timeline, "--until without --timeline"),
     ]
     .into_iter()

@@ -65,11 +65,12 @@ pub(crate) fn run(args: &ReplayArgs, out: &mut dyn Write, err: &mut dyn Write) -
             Err(error) => writeln!(err, "error: {error}").map(|()| 2),
         };
     }
-    let outcome = if args.json_lines {
+    if let Some(explained) = args.explain {
+        return explained_status(explained, explanation::print(&trace, explained, args.json, out)?, err);
+    }
+    let outcome = if args.json {
         source::write_lines(&trace, out)?;
         Ok(())
-    } else if let Some(explained) = args.explain {
-        return explained_status(explained, explanation::print(&trace, explained, args.json, out)?, err);
     } else if args.timeline {
         timeline::print(&trace, args.until, out)?
     } else {

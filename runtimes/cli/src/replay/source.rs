@@ -16,7 +16,7 @@ pub(super) enum SourceError {
     File(io::Error),
     #[error("{0}")]
     Trace(TraceError),
-    #[error("line {line} is not of a trace: {error}; give what `replay --json-lines` has printed")]
+    #[error("line {line} is not of a trace: {error}; give what `replay --json` has printed")]
     Line { line: usize, error: serde_json::Error },
     #[error(
         "line {line} does not follow the one before it: a header comes first, then texts, then segments with their items, then the end"

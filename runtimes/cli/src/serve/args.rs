@@ -68,6 +68,10 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
 
+    /// Print where it listens as a line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
     /// End when standard input does
     #[arg(long)]
     pub(crate) until_stdin_ends: bool,
@@ -207,9 +211,9 @@ impl LimitArgs {
     }
 }
 
-/// The names that the server knows, for `--help`.
-pub(crate) fn known() -> String {
-    let mut text = String::from("What it knows; anything else is refused:\n");
+/// The end of `--help`: an example, and the names that the server knows.
+pub(crate) fn help() -> String {
+    let mut text = format!("{EXAMPLE}\nWhat it knows; anything else is refused:\n");
     for known in KNOWN {
         let mut line = format!("  {}:", known.subject);
         for (index, name) in known.names.iter().enumerate() {
@@ -231,6 +235,13 @@ pub(crate) fn known() -> String {
     text.push_str(DEPLOYMENTS);
     text + "\nDetails are in the README of cmap-test-server."
 }
+
+const EXAMPLE: &str = "\
+Example:
+  cmap serve --port 0 --auth app:secret --replica-set rs0 --members 3
+
+Exit status: 0 when standard input has ended, 2 if it cannot serve.
+";
 
 /// The commands about deployments, for `--help`.
 const DEPLOYMENTS: &str = "\

@@ -3,9 +3,10 @@
 //! One mutex guards the machine, a deployment of one server or several. Each connection has a task, which reads, hands the
 //! bytes to the machine under the lock, and writes its outputs (`connection`); one more task sleeps until the machine's next
 //! timeout (`shared`), and another has the listening sockets (`listeners`). `acceptor` turns an accepted socket into a stream of plain bytes, with
-//! `tls` and its `certificates`. `dns` names the servers. Servers inside this process, for tests that bring their own, are in `host`.
+//! `tls` and its `certificates`. `dns` names the servers, and `announcement` prints where they are. Servers inside this process, for tests that bring their own, are in `host`.
 
 mod acceptor;
+mod announcement;
 mod args;
 mod certificates;
 mod connection;
@@ -15,12 +16,12 @@ mod listeners;
 mod shared;
 mod tls;
 
-pub(crate) use self::args::{ServeArgs, known};
+pub(crate) use self::args::{ServeArgs, help};
 pub use self::host::{Host, HostedServer};
 
 use core::convert::Infallible;
 use core::time::Duration;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
 use self::acceptor::Acceptor;
+use self::announcement::Announcement;
 use self::certificates::{CLIENT_SUBJECT, Certificates, CertificatesError, ServerHosts};
 use self::dns::{DnsServer, Zone};
 use self::shared::Shared;
@@ -85,7 +87,13 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
     // A temporary folder is removed when the guard is dropped.
     let (acceptor, certificates) = acceptor(args)?;
     let dns = dns_server(args, &addresses).await?;
-    announce(certificates.as_ref().map(Folder::path), dns.as_ref(), &addresses)?;
+    let announcement = Announcement {
+        certificates: certificates.as_ref().map(Folder::path),
+        dns: dns.as_ref().map(DnsServer::address).transpose()?,
+        listening: &addresses,
+    };
+    let print = if args.json { Announcement::print_json } else { Announcement::print };
+    print(&announcement, &mut io::stdout().lock())?;
     let listeners = members.into_iter().zip(listeners).collect();
     tokio::select! {
         () = listeners::listen(listeners, instructed, shared, Arc::new(acceptor)) => Ok(()),
@@ -194,20 +202,6 @@ fn acceptor(args: &ServeArgs) -> Result<(Acceptor, Option<Folder>), ServeError> 
     };
     certificates.write_to(folder.path())?;
     Ok((Acceptor::Tls(tls::acceptor(&certificates)?), Some(folder)))
-}
-
-fn announce(certificates: Option<&Path>, dns: Option<&DnsServer>, addresses: &[SocketAddr]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    if let Some(folder) = certificates {
-        writeln!(out, "certificates in {}", folder.display())?;
-    }
-    if let Some(dns) = dns {
-        writeln!(out, "DNS on {}", dns.address()?)?;
-    }
-    for address in addresses {
-        writeln!(out, "listening on {address}")?;
-    }
-    out.flush()
 }
 
 /// Waits until standard input ends, or forever.

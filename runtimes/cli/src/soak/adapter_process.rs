@@ -17,7 +17,7 @@ use super::samples::Sample;
 use super::session::{self, Run, SessionError};
 use crate::process::this_program;
 
-/// The command that makes this program an adapter's process.
+/// The argument that makes this program an adapter's process.
 pub(crate) const COMMAND: &str = "soak-adapter";
 
 /// How an adapter's process ended.

@@ -37,6 +37,10 @@ pub(crate) struct SoakArgs {
     #[arg(long, conflicts_with_all = ["restart_every", "max_pool_size"])]
     pub(crate) uri: Option<String>,
 
+    /// Print the results as JSON, and nothing meanwhile
+    #[arg(long)]
+    pub(crate) json: bool,
+
     /// Decides which operations are made, and when; chosen at random and printed if it is left out
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
@@ -68,6 +72,7 @@ pub(crate) enum Adapter {
 
 /// What every adapter is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Plan {
     /// Decides which operations are made, and when.
     pub(crate) seed: u64,
@@ -81,6 +86,7 @@ pub(crate) struct Plan {
 
 /// The server of a soak.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(crate) enum Server {
     /// Processes of this program, one after the other.
     Own {

@@ -30,18 +30,21 @@ use std::io::{self, Write};
 
 use self::adapter_process::Ending;
 use self::report::Report;
+use crate::terminal::Terminal;
 
-/// Runs a soak and prints the result, and meanwhile a table on a terminal, elsewhere lines. The exit status: 0 if nothing is left over, 1 if something is, 2 if an adapter
-/// could not be soaked.
+/// Runs a soak and prints the result, and meanwhile a table on a terminal, elsewhere lines. The exit status: 0 if nothing is left
+/// over, 1 if something is, 2 if an adapter could not be soaked.
 ///
 /// # Errors
 /// Nothing more can be printed.
-pub(crate) fn run(args: &SoakArgs, out: &mut dyn Write, err: &mut dyn Write, is_terminal: bool) -> io::Result<u8> {
+pub(crate) fn run(args: &SoakArgs, out: &mut dyn Write, err: &mut dyn Write, terminal: Terminal) -> io::Result<u8> {
     let plan = match args.plan() {
         Ok(plan) => plan,
         Err(error) => return writeln!(err, "error: no random bytes for a seed: {error}; give a --seed").map(|()| 2),
     };
-    let mut report = Report::new(out, is_terminal);
+    let mut nowhere = io::sink();
+    let mut report =
+        if args.json { Report::new(&mut nowhere, Terminal::None) } else { Report::new(&mut *out, terminal) };
     report.plan(&plan)?;
     let endings = adapter_process::run(&args.adapters(), &plan, &mut |adapter, sample| report.sample(adapter, sample))?;
     let mut columns = Vec::new();
@@ -56,5 +59,8 @@ pub(crate) fn run(args: &SoakArgs, out: &mut dyn Write, err: &mut dyn Write, is_
         }
     }
     let findings = report.table(&plan, &columns)?;
+    if args.json {
+        report::json(&plan, &columns, out)?;
+    }
     Ok(if all_ran { u8::from(findings > 0) } else { 2 })
 }

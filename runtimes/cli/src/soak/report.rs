@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
+use serde_json::json;
+
 use super::adapter_process::Ended;
 use super::args::{Adapter, Plan, Server};
 use super::failure::Kind;
@@ -13,13 +15,15 @@ use super::samples::{Figures, Sample};
 use super::tally::{Ends, Operation};
 use super::verdict::{Growth, findings};
 use crate::live_table::LiveTable;
+use crate::terminal::{Terminal, bar};
 
 /// Prints a soak.
 pub(crate) struct Report<'a> {
     live: LiveTable<'a>,
     /// The last two samples of each adapter.
     seen: BTreeMap<&'static str, [Sample; 2]>,
-    between_lines: Duration,
+    /// How long the soak takes.
+    duration: Duration,
     printed: BTreeMap<&'static str, Duration>,
 }
 
@@ -36,9 +40,9 @@ const LINES: u32 = 10;
 
 impl<'a> Report<'a> {
     /// A report that goes to `out`.
-    pub(crate) fn new(out: &'a mut dyn Write, is_terminal: bool) -> Self {
-        let live = LiveTable::new(out, is_terminal, Vec::new());
-        Self { live, seen: BTreeMap::new(), between_lines: Duration::ZERO, printed: BTreeMap::new() }
+    pub(crate) fn new(out: &'a mut dyn Write, terminal: Terminal) -> Self {
+        let live = LiveTable::new(out, terminal, Vec::new());
+        Self { live, seen: BTreeMap::new(), duration: Duration::ZERO, printed: BTreeMap::new() }
     }
 
     /// Prints what is going to be done.
@@ -46,7 +50,7 @@ impl<'a> Report<'a> {
     /// # Errors
     /// Those of the output.
     pub(crate) fn plan(&mut self, plan: &Plan) -> io::Result<()> {
-        self.between_lines = plan.duration / LINES;
+        self.duration = plan.duration;
         let Plan { seed, duration, tasks, server } = plan;
         write!(self.live, "seed {seed}: {tasks} tasks for {} s, ", duration.as_secs())?;
         match server {
@@ -76,14 +80,15 @@ impl<'a> Report<'a> {
     /// # Errors
     /// Those of the output.
     pub(crate) fn sample(&mut self, adapter: Adapter, sample: &Sample) -> io::Result<()> {
-        if self.live.is_terminal() {
+        if self.live.terminal() != Terminal::None {
             let [_, last] = self.seen.get(adapter.name()).copied().unwrap_or_default();
             self.seen.insert(adapter.name(), [last, *sample]);
             let rows = self.seen.iter().map(|(adapter, samples)| live_row(adapter, samples));
-            return self.live.show(std::iter::once(HEADER.into()).chain(rows).collect());
+            let progress = progress(sample.at, self.duration);
+            return self.live.show(std::iter::once(HEADER.into()).chain(rows).chain([progress]).collect());
         }
         let last = self.printed.entry(adapter.name()).or_default();
-        if sample.at < *last + self.between_lines {
+        if sample.at < *last + self.duration / LINES {
             return Ok(());
         }
         *last = sample.at;
@@ -118,15 +123,18 @@ impl<'a> Report<'a> {
         writeln!(self.live)?;
         for (adapter, ended) in columns {
             for finding in findings(&ended.run, &ended.samples) {
-                writeln!(self.live, "FAIL {adapter}: {finding}")?;
+                let line = self.live.terminal().verdict(false, &format!("FAIL {adapter}: {finding}"));
+                writeln!(self.live, "{line}")?;
                 count += 1;
             }
         }
-        match count {
-            0 => writeln!(self.live, "nothing is left over")?,
-            1 => writeln!(self.live, "1 finding")?,
-            count => writeln!(self.live, "{count} findings")?,
-        }
+        let end = match count {
+            0 => "nothing is left over".to_owned(),
+            1 => "1 finding".to_owned(),
+            count => format!("{count} findings"),
+        };
+        let end = self.live.terminal().verdict(count == 0, &end);
+        writeln!(self.live, "{end}")?;
         self.live.flush()?;
         Ok(count)
     }
@@ -221,6 +229,24 @@ impl<'a> Report<'a> {
     }
 }
 
+/// Prints the results for programs.
+pub(super) fn json(plan: &Plan, columns: &[Column], out: &mut dyn Write) -> io::Result<()> {
+    let of = |(adapter, ended): &Column| {
+        let findings = findings(&ended.run, &ended.samples).iter().map(ToString::to_string).collect::<Vec<_>>();
+        json!({ "adapter": adapter.name(), "findings": findings, "run": ended.run })
+    };
+    let results = json!({ "plan": plan, "adapters": columns.iter().map(of).collect::<Vec<_>>() });
+    serde_json::to_writer_pretty(&mut *out, &results)?;
+    writeln!(out)
+}
+
+/// The last line of the table that is shown while the soak goes on.
+fn progress(at: Duration, duration: Duration) -> String {
+    let percent = (100 * at.as_millis()).checked_div(duration.as_millis()).unwrap_or(100).min(100);
+    let left = duration.saturating_sub(at).as_secs();
+    format!("          {}  {percent} %, {} min {} s left", bar(usize::try_from(percent).unwrap_or(100)), left / 60, left % 60)
+}
+
 /// A row of the table that is shown while the soak goes on.
 fn live_row(adapter: &str, [last, sample]: &[Sample; 2]) -> String {
     let time = sample.at.saturating_sub(last.at).as_secs_f64().max(0.001);
@@ -248,9 +274,10 @@ mod tests {
         Sample { at: Duration::from_secs(seconds), figures, operations, in_use: 9, waiting: 150 }
     }
 
-    fn printed(is_terminal: bool) -> String {
+    fn printed(terminal: Terminal) -> String {
         let mut out = Vec::new();
-        let mut report = Report::new(&mut out, is_terminal);
+        let mut report = Report::new(&mut out, terminal);
+        report.duration = Duration::from_secs(12);
         report.sample(Adapter::Smol, &sample(1, 1000)).unwrap();
         report.sample(Adapter::Smol, &sample(3, 4000)).unwrap();
         String::from_utf8(out).unwrap()
@@ -258,19 +285,20 @@ mod tests {
 
     #[test]
     fn a_terminal_shows_a_table_that_is_drawn_again() {
-        let text = printed(true);
+        let text = printed(Terminal::Plain);
 
-        let (first, second) = text.split_once("\x1b[2A\x1b[J").unwrap();
+        let (first, second) = text.split_once("\x1b[3A\x1b[J").unwrap();
         assert!(first.starts_with(HEADER) && second.starts_with(HEADER), "{text:?}");
         let row = second.lines().nth(1).unwrap();
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells, ["smol", "3", "s", "4000", "1500", "9", "150", "10", "20480", "210"]);
         assert!(row.len() == HEADER.len() && row.len() <= 80, "{row}");
+        assert!(second.ends_with("#####...............  25 %, 0 min 9 s left\n"), "{second}");
     }
 
     #[test]
     fn elsewhere_there_are_lines_alone() {
-        let text = printed(false);
+        let text = printed(Terminal::None);
 
         assert!(!text.contains('\x1b') && text.lines().all(|line| line.contains(" operations ")), "{text:?}");
     }

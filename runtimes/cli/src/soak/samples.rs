@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The resources of an adapter's process. Unknown figures are `None`: memory and descriptors are read from Linux's
 /// `/proc`, and a server of the user's has other clients, too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Figures {
     /// Its resident memory that is no file's (`RssAnon`), in bytes.
     pub(crate) memory: Option<u64>,

@@ -28,6 +28,7 @@ use crate::server_process::ServerProcess;
 
 /// The result of a soak.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Run {
     /// What there was before the client was made.
     pub(crate) start: Figures,

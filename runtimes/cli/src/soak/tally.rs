@@ -34,6 +34,7 @@ pub(crate) enum End {
 
 /// Operations of one sort, by their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Ends {
     /// As they should.
     pub(crate) succeeded: u64,
@@ -52,6 +53,7 @@ pub(crate) struct Tally {
 
 /// The pool's events, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Events {
     /// ConnectionCheckOutStarted.
     pub(crate) check_outs_started: u64,

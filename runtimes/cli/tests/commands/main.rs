@@ -9,6 +9,7 @@
     reason = "a test stops where something is not as it should be"
 )]
 
+mod completions;
 mod incident;
 #[path = "../members/mod.rs"]
 mod members;

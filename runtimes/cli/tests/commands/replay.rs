@@ -91,7 +91,7 @@ fn an_explanation_is_json_for_programs_and_its_intervals_add_up() {
 #[test]
 fn json_lines_are_the_same_trace() {
     let incident = Incident::happen();
-    let lines = incident.replay(&["--json-lines"]);
+    let lines = incident.replay(&["--json"]);
     let copy = incident.directory.path().join("incident.jsonl");
     fs::write(&copy, stdout(&lines)).unwrap();
 
@@ -104,7 +104,7 @@ fn json_lines_are_the_same_trace() {
 #[test]
 fn json_lines_of_another_behaviour_are_refused() {
     let incident = Incident::happen();
-    let lines = incident.replay(&["--json-lines"]);
+    let lines = incident.replay(&["--json"]);
     let copy = incident.directory.path().join("incident.jsonl");
     let (this, other) = (format!("\"behaviour\":{BEHAVIOUR},"), format!("\"behaviour\":{},", BEHAVIOUR + 1));
     fs::write(&copy, stdout(&lines).replacen(&this, &other, 1)).unwrap();
@@ -180,7 +180,7 @@ fn a_call_that_began_no_wait_is_told_and_an_exit_status() {
 #[test]
 fn a_label_of_somebodys_trace_is_printed_without_control_characters() {
     let incident = Incident::happen();
-    let lines = incident.replay(&["--json-lines"]);
+    let lines = incident.replay(&["--json"]);
     // A recorder writes none.
     let labelled = stdout(&lines).replace("nightly export", "nightly\\u001b[2J\\nexport");
     let copy = incident.directory.path().join("incident.jsonl");
@@ -235,7 +235,7 @@ fn what_needs_calls_is_refused_where_a_sparse_recorder_kept_none() {
     let directory = tempfile::tempdir().unwrap();
     let path = sparse("leak", directory.path());
 
-    for options in [&["--verify"][..], &["--json-lines"], &["--explain", "slowest", "--what-if", "standard"]] {
+    for options in [&["--verify"][..], &["--json"], &["--explain", "slowest", "--what-if", "standard"]] {
         let output = replay(&path, options);
 
         assert_eq!(output.status.code(), Some(2), "{options:?}");
@@ -275,7 +275,7 @@ fn a_copy_has_other_names_for_hosts_and_the_same_explanation() {
             names.into_iter().all(|name| !has(name)),
             "{}: {}",
             original.display(),
-            stdout(&replay(&copy, &["--json-lines"]))
+            stdout(&replay(&copy, &["--json"]))
         );
         let waits = |path: &Path| -> Vec<_> {
             let trace = Trace::read(&fs::read(path).unwrap()).unwrap();

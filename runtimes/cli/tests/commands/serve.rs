@@ -362,6 +362,28 @@ fn refused_connections_fail_check_outs_and_do_not_clear_the_pool_cmap_50() {
 }
 
 #[test]
+fn a_line_of_json_says_where_the_servers_are() {
+    let mut process = Program::new(env!("CARGO_BIN_EXE_cmap"))
+        .args(["serve", "--port", "0", "--until-stdin-ends", "--json"])
+        .args(["--replica-set", "rs0", "--members", "2", "--srv", "cluster.cmap.test"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let addresses = told["listening"].as_array().unwrap();
+    assert_eq!((addresses.len(), &told["certificates"]), (2, &serde_json::Value::Null));
+    assert!(told["dns"].as_str().unwrap().starts_with("127.0.0.1:"), "{told}");
+    assert!(TcpStream::connect(addresses[1].as_str().unwrap()).is_ok());
+    drop(process.stdin.take());
+    assert!(process.wait().unwrap().success());
+}
+
+#[test]
 fn an_option_that_is_wrong_is_told() {
     for (args, text) in [
         (&["--auth", "nocolon"][..], "a colon between them"),
