@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use cmap_runtime::{Client, Connection, Runtime};
+use cmap_runtime::{Client, Connection, Connections, Runtime};
 
 use crate::server::Server;
 
@@ -30,6 +30,7 @@ impl<R: Runtime> Contender for Client<R> {
     type Guard = Connection<R>;
 
     async fn check_out(&self) -> Option<Connection<R>> {
-        self.check_out().await.ok()
+        // By its path: the trait's method has the name, too.
+        Connections::check_out(self).await.ok()
     }
 }
