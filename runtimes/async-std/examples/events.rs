@@ -6,8 +6,8 @@
 use std::error::Error;
 use std::time::Duration;
 
+use cmap_async_std::ClientOptions;
 use cmap_async_std::bson::rawdoc;
-use cmap_async_std::core::options::ClientOptions;
 use cmap_async_std::{Client, Notice};
 
 fn main() -> Result<(), Box<dyn Error>> {

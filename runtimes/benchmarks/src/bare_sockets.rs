@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use cmap_runtime::Runtime;
 use cmap_runtime::bson::rawdoc;
-use cmap_runtime::core::wire::{Flags, Limits, MessageIds, MessageWriter};
+use cmap_runtime::cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::Harness;

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
 use cmap_runtime::bson::{RawDocument, rawdoc};
-use cmap_runtime::core::wire::{Flags, Limits, MessageIds, MessageWriter, encode_reply};
+use cmap_runtime::cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter, encode_reply};
 use cmap_runtime::runtime::Target;
 
 /// The argument that makes a benchmark program the server, over TCP.

@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-use cmap_test_server::ServerConfig;
 use cmap_cli::serve::Host;
+use cmap_test_server::ServerConfig;
 
 /// The output of the command, and its exit status.
 struct Demo {

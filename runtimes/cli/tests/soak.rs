@@ -5,10 +5,10 @@
 use std::process::Command;
 use std::thread;
 
+use cmap_cli::serve::{Host, HostedServer};
 use cmap_smol::Client;
 use cmap_smol::bson::rawdoc;
 use cmap_test_server::ServerConfig;
-use cmap_cli::serve::{Host, HostedServer};
 
 /// The output of the command, and its exit status.
 struct Soak {

@@ -44,6 +44,7 @@ mod driver;
 mod error;
 mod establish;
 pub mod events;
+pub mod exports;
 #[doc(hidden)]
 pub mod internals;
 mod names;
@@ -66,39 +67,16 @@ mod time;
 pub mod tls;
 mod watch;
 
-pub use bson;
-pub use cmap_core as core;
-
 pub use client::{Builder, Client, ClientBuilder, Connections, Pool, PoolBuilder};
 pub use connection::{CheckOut, Connection, PinnedConnection};
-pub use cursor::{Cursor, CursorOptions, SessionCursor, TimeoutMode, TypedCursor};
-pub use document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
-pub use driver::ServerStatus;
-pub use error::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, CursorError, Error, OperationError, OperationErrorKind,
-    RotationError, RuntimeGone, WarmUpError,
-};
-pub use events::{CommandEvent, Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent};
+pub use cursor::{Cursor, SessionCursor, TypedCursor};
+pub use exports::*;
 pub use names::host;
-pub use operation::{InSession, NoSession, Operation};
-#[cfg(feature = "trace")]
-#[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
-pub use recording::Recorder;
+pub use operation::Operation;
 #[cfg(all(feature = "reverse", feature = "__rustls"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
 pub use reverse::ReverseListener;
-#[cfg(feature = "reverse")]
-#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
-pub use runtime::Listen;
-pub use runtime::Runtime;
-pub use session::{Consistency, Labelled, Session, SessionOptions};
+pub use session::Session;
 pub use socket::net;
 pub use socket::read_budget::BudgetedStream;
-pub use time::{Clock, Deadline, Limit, TimeLimit};
-#[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-pub use watch::Metrics;
-pub use watch::{
-    ClientStatus, CommandInUse, Holder, Label, LabelUses, PastUse, Place, ServerLine, SlowUse, UseReport,
-    WaitingCheckOut, WaitsFor,
-};
+pub use time::Clock;

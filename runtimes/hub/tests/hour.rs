@@ -27,8 +27,8 @@ use cmap_hub::config;
 use cmap_hub::hub::Hub;
 use cmap_hub::users::{self, NewUser};
 use cmap_tokio::Client;
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::topology::ServerSelector::Writable;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

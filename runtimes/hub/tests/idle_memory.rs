@@ -12,8 +12,8 @@ mod servers;
 
 use std::time::Duration;
 
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::topology::ServerSelector::Writable;
 use cmap_tokio::{Client, Connection};
 
 use crate::program::HubProgram;

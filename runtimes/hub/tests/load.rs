@@ -29,8 +29,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cmap_tokio::Client;
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::topology::ServerSelector::Writable;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 

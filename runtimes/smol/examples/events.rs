@@ -6,8 +6,8 @@
 use std::error::Error;
 use std::time::Duration;
 
+use cmap_smol::ClientOptions;
 use cmap_smol::bson::rawdoc;
-use cmap_smol::core::options::ClientOptions;
 use cmap_smol::{Client, Notice};
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -10,9 +10,9 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use cmap_smol::ClientOptions;
 use cmap_smol::bson::doc;
-use cmap_smol::core::options::ClientOptions;
-use cmap_smol::core::reverse::Token;
+use cmap_smol::cmap_core::reverse::Token;
 use cmap_smol::reverse::{PemSource, ReverseOptions};
 use cmap_smol::{Client, ReverseListener};
 

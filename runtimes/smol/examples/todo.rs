@@ -11,9 +11,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use cmap_smol::ClientOptions;
+use cmap_smol::ServerSelector;
 use cmap_smol::bson::{self, rawdoc};
-use cmap_smol::core::options::ClientOptions;
-use cmap_smol::core::topology::ServerSelector;
 use cmap_smol::{Client, Connection};
 use serde::{Deserialize, Serialize};
 use smol::io::{AsyncBufRead, AsyncBufReadExt};

@@ -32,25 +32,7 @@ use cmap_runtime::runtime::Target;
 use smol::{Async, Timer};
 use socket2::SockRef;
 
-#[cfg(feature = "reverse")]
-#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
-pub use cmap_runtime::Listen;
-#[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-pub use cmap_runtime::Metrics;
-#[cfg(all(feature = "reverse", any(feature = "tls", feature = "tls-ring")))]
-#[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
-pub use cmap_runtime::reverse;
-#[cfg(any(feature = "tls", feature = "tls-ring"))]
-#[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
-pub use cmap_runtime::tls;
-pub use cmap_runtime::{
-    CheckOutError, ClientError, ClientStatus, CommandError, CommandErrorKind, CommandInUse, Consistency, CursorError,
-    CursorOptions, Deadline, Error, Event, Holder, InSession, IntoCommand, IntoRequest, Label, LabelUses, Labelled,
-    Limit, NoSession, Notice, OperationError, OperationErrorKind, ParseError, PastUse, Place, PoolEvent, Reply,
-    Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerLine, ServerStatus, SessionOptions, SlowUse, Subscription,
-    TimeLimit, TimeoutMode, TopologyEvent, UseReport, WaitingCheckOut, WaitsFor, bson, core,
-};
+pub use cmap_runtime::exports::*;
 
 /// A client on smol.
 pub type Client = cmap_runtime::Client<Smol>;

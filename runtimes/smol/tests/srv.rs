@@ -10,7 +10,7 @@ use std::time::Duration;
 use cmap_runtime::internals::{addresses, srv_records};
 use cmap_runtime::runtime::Runtime;
 use cmap_smol::Smol;
-use cmap_smol::core::topology::seed_list::SrvRecord;
+use cmap_smol::cmap_core::topology::seed_list::SrvRecord;
 
 const NAME: &str = "_mongodb._tcp.cluster.example.com";
 

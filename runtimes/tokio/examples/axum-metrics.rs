@@ -13,8 +13,8 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
+use cmap_tokio::ClientOptions;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::options::ClientOptions;
 use cmap_tokio::{Client, Error as ClientError};
 use tokio::net::TcpListener;
 

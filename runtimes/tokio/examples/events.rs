@@ -6,8 +6,8 @@
 use std::error::Error;
 use std::time::Duration;
 
+use cmap_tokio::ClientOptions;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::options::ClientOptions;
 use cmap_tokio::{Client, Notice};
 
 fn main() -> Result<(), Box<dyn Error>> {

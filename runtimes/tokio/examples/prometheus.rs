@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use cmap_runtime::Metrics;
 use cmap_tokio::Client;
+use cmap_tokio::ClientOptions;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::options::ClientOptions;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// The buckets of waits, establishments and uses, in seconds.

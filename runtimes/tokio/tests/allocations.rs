@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use cmap_conformance::LocalServer;
+use cmap_tokio::ClientOptions;
 use cmap_tokio::bson::{doc, rawdoc};
-use cmap_tokio::core::options::ClientOptions;
 use cmap_tokio::{CheckOut, Client, ClientBuilder};
 
 #[test]

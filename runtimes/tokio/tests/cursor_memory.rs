@@ -7,8 +7,8 @@
 
 use cmap_conformance::LocalServer;
 use cmap_tokio::Client;
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
-use cmap_tokio::core::topology::ServerSelector::Writable;
 
 /// Documents of a batch.
 const BATCH: i32 = 1000;

@@ -14,8 +14,8 @@ use allocation_counter::{AllocationInfo, measure};
 use cmap_conformance::{Hosts, LocalServer, Setup};
 use cmap_tokio::Client;
 use cmap_tokio::bson::{RawDocument, RawDocumentBuf, oid::ObjectId, rawdoc};
-use cmap_tokio::core::connection::Command;
-use cmap_tokio::core::wire::{
+use cmap_tokio::cmap_core::connection::Command;
+use cmap_tokio::cmap_core::wire::{
     Compression, Compressor, Content, Decoder, Flags, FrameReader, Limits, MessageIds, MessageWriter, ZlibLevel,
 };
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cmap_conformance::LocalServer;
 use cmap_runtime::Metrics;
 use cmap_tokio::Client;
-use cmap_tokio::core::options::ClientOptions;
+use cmap_tokio::ClientOptions;
 use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 #[tokio::test]

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 
 use cmap_conformance::LocalServer;
 use cmap_tokio::Client;
+use cmap_tokio::ClientOptions;
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::doc;
-use cmap_tokio::core::options::ClientOptions;
-use cmap_tokio::core::topology::ServerSelector::Writable;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Instrument, Metadata, Subscriber, info_span};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use cmap_conformance::LocalServer;
 use cmap_tokio::Client;
+use cmap_tokio::ClientOptions;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::options::ClientOptions;
 
 use self::listener::{Fields, Listener};
 

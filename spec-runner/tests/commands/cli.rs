@@ -1,8 +1,8 @@
 //! The program from outside: its output, and its exit status.
 
 use crate::program::{Folder, spec_runner, stderr, stdout};
-use cmap_test_server::ServerConfig;
 use cmap_cli::serve::Host;
+use cmap_test_server::ServerConfig;
 
 /// The pool is made ready; the test expects it to be `second` after its creation.
 fn ready(second: &str) -> String {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use cmap_runtime::ServerSelector::Writable;
 use cmap_runtime::bson::{RawDocument, rawdoc};
-use cmap_runtime::core::topology::ServerSelector::Writable;
 use cmap_runtime::{Client, Runtime};
 
 use super::links::Linked;

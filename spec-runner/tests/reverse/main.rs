@@ -18,8 +18,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
 use cmap_relay::Member;
+use cmap_runtime::ServerSelector::Writable;
 use cmap_runtime::bson::rawdoc;
-use cmap_runtime::core::topology::ServerSelector::Writable;
 use cmap_runtime::{Client, Listen};
 
 use self::members::{Members, order, tell};

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use cmap_conformance::LocalServer;
-use cmap_smol::core::options::ClientOptions;
+use cmap_smol::ClientOptions;
 use cmap_smol::{Client, Label};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EventKind};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use cmap_core::wire::bson::{Document, RawDocument};
 use cmap_core::time::Instant;
 use cmap_core::trace::{Divergence, Note, Replay, Step, Trace};
+use cmap_core::wire::bson::{Document, RawDocument};
 
 /// Prints a line for each call, and one for each answer that says something, each note and each output.
 pub(super) fn print(

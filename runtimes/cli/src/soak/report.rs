@@ -244,7 +244,12 @@ pub(super) fn json(plan: &Plan, columns: &[Column], out: &mut dyn Write) -> io::
 fn progress(at: Duration, duration: Duration) -> String {
     let percent = (100 * at.as_millis()).checked_div(duration.as_millis()).unwrap_or(100).min(100);
     let left = duration.saturating_sub(at).as_secs();
-    format!("          {}  {percent} %, {} min {} s left", bar(usize::try_from(percent).unwrap_or(100)), left / 60, left % 60)
+    format!(
+        "          {}  {percent} %, {} min {} s left",
+        bar(usize::try_from(percent).unwrap_or(100)),
+        left / 60,
+        left % 60
+    )
 }
 
 /// A row of the table that is shown while the soak goes on.

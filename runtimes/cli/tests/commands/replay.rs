@@ -6,12 +6,12 @@ use std::process::Output;
 use std::time::Duration;
 
 use crate::program::{cmap, stderr, stdout};
+use cmap_cli::serve::Host;
 use cmap_core::options::ClientOptions;
 use cmap_core::trace::{BEHAVIOUR, Question, Trace, explain};
 use cmap_runtime::{Client, Recorder};
 use cmap_smol::Smol;
 use cmap_test_server::ServerConfig;
-use cmap_cli::serve::Host;
 use tempfile::TempDir;
 
 /// A directory with the file of a client: one caller has leaked a connection, and another one waited for it in vain.

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Lines};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command as Program, Stdio};
 
+use cmap_runtime::ClientOptions;
+use cmap_runtime::TopologyType;
 use cmap_runtime::bson::doc;
-use cmap_runtime::core::options::ClientOptions;
-use cmap_runtime::core::topology::TopologyType;
 use cmap_runtime::{Client, Runtime};
 
 const URI: &str = "mongodb+srv://cluster.cmap.test/?tls=false&timeoutMS=10000";

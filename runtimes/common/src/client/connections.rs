@@ -102,7 +102,7 @@ impl<R: Runtime> Connections<R> {
     /// come back (X-70). [`options`](Self::options) stay as they were given.
     ///
     /// ```
-    /// use cmap_runtime::core::options::{PoolLimits, PoolOptionsError, PoolSizes, QueueDepth};
+    /// use cmap_runtime::cmap_core::options::{PoolLimits, PoolOptionsError, PoolSizes, QueueDepth};
     /// # use cmap_runtime::{Client, Runtime};
     /// # fn resize<R: Runtime>(client: &Client<R>) -> Result<(), PoolOptionsError> {
     /// client.resize(PoolSizes::default().max_pool_size(200).min_pool_size(10))?;

@@ -107,8 +107,8 @@ impl<R: Runtime> Client<R> {
     ///
     /// ```
     /// use cmap_runtime::bson::doc;
-    /// use cmap_runtime::core::options::{ReadMode, ReadPreference};
-    /// use cmap_runtime::core::topology::ServerSelector;
+    /// use cmap_runtime::{ReadMode, ReadPreference};
+    /// use cmap_runtime::ServerSelector;
     /// use cmap_runtime::{Client, OperationError, Runtime};
     ///
     /// async fn buy<R: Runtime>(client: &Client<R>) -> Result<(), OperationError> {

@@ -37,7 +37,7 @@ use crate::time::Limit;
 /// closed when they come back.
 ///
 /// ```
-/// use cmap_runtime::core::pool::{ApiMisuse, Cause, Clear};
+/// use cmap_runtime::cmap_core::pool::{ApiMisuse, Cause, Clear};
 /// use cmap_runtime::{Pool, Runtime};
 ///
 /// /// The result of a check of the server.

@@ -30,7 +30,7 @@ use crate::runtime::Runtime;
 ///
 /// ```
 /// use cmap_runtime::bson::doc;
-/// use cmap_runtime::core::topology::ServerSelector;
+/// use cmap_runtime::ServerSelector;
 /// use cmap_runtime::{Client, Error, Runtime};
 /// use serde::Deserialize;
 ///

@@ -28,7 +28,7 @@ impl<R: Runtime> Operation<'_, R, NoSession> {
     ///
     /// ```
     /// use cmap_runtime::bson::doc;
-    /// use cmap_runtime::core::topology::ServerSelector;
+    /// use cmap_runtime::ServerSelector;
     /// use cmap_runtime::{Client, OperationError, Runtime};
     ///
     /// async fn print_orders<R: Runtime>(client: &Client<R>) -> Result<(), OperationError> {
@@ -63,7 +63,7 @@ impl<R: Runtime> Operation<'_, R, InSession> {
     ///
     /// ```
     /// use cmap_runtime::bson::{doc, rawdoc};
-    /// use cmap_runtime::core::topology::ServerSelector::Writable;
+    /// use cmap_runtime::ServerSelector::Writable;
     /// use cmap_runtime::{Client, Error, Runtime};
     ///
     /// async fn ship_orders<R: Runtime>(client: &Client<R>) -> Result<(), Error> {

@@ -222,7 +222,7 @@ impl<R: Runtime> Attempt<'_, R> {
         let selector = self.server_selector();
         let is_plain = selector == ServerSelector::Writable && retry.deprioritized().is_empty();
         if is_plain && self.named.is_none() {
-            return CheckOut::within(self.driver, limit);
+            return CheckOut::within(self.driver, limit).tagged(self.tag);
         }
         let criteria =
             Criteria { selector, deprioritized: retry.deprioritized().to_vec(), operation: self.named.clone() };

@@ -49,7 +49,7 @@ use crate::watch::{Label, Tag};
 /// ```
 /// use std::time::Duration;
 /// use cmap_runtime::bson::doc;
-/// use cmap_runtime::core::topology::ServerSelector;
+/// use cmap_runtime::ServerSelector;
 /// use cmap_runtime::{Client, OperationError, Runtime};
 ///
 /// /// Counts a visit, exactly once, whatever happens to the servers within ten seconds.

@@ -5,8 +5,8 @@
 //! and the picture.
 //!
 //! ```
-//! use cmap_runtime::core::options::ClientOptions;
-//! use cmap_runtime::core::reverse::Token;
+//! use cmap_runtime::ClientOptions;
+//! use cmap_runtime::cmap_core::reverse::Token;
 //! use cmap_runtime::reverse::{PemSource, ReverseOptions};
 //! use cmap_runtime::{Client, Listen, ReverseListener};
 //!

@@ -31,7 +31,7 @@ impl<R: Runtime> Session<R> {
     ///
     /// ```
     /// use cmap_runtime::bson::doc;
-    /// use cmap_runtime::core::topology::ServerSelector::Writable;
+    /// use cmap_runtime::ServerSelector::Writable;
     /// use cmap_runtime::{Client, Error, Runtime};
     ///
     /// /// Both documents are there, or neither.
@@ -178,7 +178,7 @@ impl<R: Runtime> Session<R> {
     ///
     /// ```
     /// use cmap_runtime::bson::doc;
-    /// use cmap_runtime::core::topology::ServerSelector::Writable;
+    /// use cmap_runtime::ServerSelector::Writable;
     /// use cmap_runtime::{Client, Error, Runtime};
     ///
     /// /// Moves an amount from one account to another: both are changed, or neither.
@@ -228,8 +228,8 @@ impl<R: Runtime> Session<R> {
     /// ```
     /// use std::time::Duration;
     /// use cmap_runtime::bson::doc;
-    /// use cmap_runtime::core::session::TransactionOptions;
-    /// use cmap_runtime::core::topology::ServerSelector::Writable;
+    /// use cmap_runtime::TransactionOptions;
+    /// use cmap_runtime::ServerSelector::Writable;
     /// use cmap_runtime::{Client, Error, Runtime, Session};
     ///
     /// /// Inserts both documents within a second, in the background.

@@ -28,8 +28,8 @@ use crate::time::Deadline;
 ///
 /// ```
 /// use cmap_runtime::bson::doc;
-/// use cmap_runtime::core::options::{ReadMode, ReadPreference};
-/// use cmap_runtime::core::topology::ServerSelector;
+/// use cmap_runtime::{ReadMode, ReadPreference};
+/// use cmap_runtime::ServerSelector;
 /// use cmap_runtime::{Client, Error, Runtime};
 ///
 /// /// Reads its own write, from a secondary too.

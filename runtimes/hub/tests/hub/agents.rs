@@ -8,9 +8,9 @@ use cmap_relay::{Application, Drained, Limits, Member, Relay, Settings};
 use cmap_runtime::Runtime;
 use cmap_runtime::tls::{PemTexts, TlsConfig};
 use cmap_test_server::certificates::{Authority, LOCAL_HOSTS, Validity};
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::Tokio;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::topology::ServerSelector::Writable;
 
 use super::house::{House, Plan, eventually};
 use super::servers::Servers;

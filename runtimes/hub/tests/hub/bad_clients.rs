@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use cmap_tokio::ServerSelector;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::topology::ServerSelector;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::house::{Plan, SOON};

@@ -1,7 +1,7 @@
 //! Compression between clients and the hub.
 
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::topology::ServerSelector::Writable;
 
 use super::house::{Plan, ask, code, numbered};
 use super::servers::Servers;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use cmap_tokio::Client;
+use cmap_tokio::ServerSelector;
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, RawDocumentBuf, cstr, rawdoc};
-use cmap_tokio::core::topology::ServerSelector;
 
 use super::house::{House, Plan, SOON, ask, code, eventually, get, numbered};
 use super::servers::Servers;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use cmap_core::wire::CommandReply;
 use cmap_tokio::Client;
+use cmap_tokio::ServerSelector;
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, RawDocumentBuf, cstr, rawdoc};
-use cmap_tokio::core::topology::ServerSelector;
 use tokio::task::JoinSet;
 
 use super::house::{Plan, ask, code, eventually};

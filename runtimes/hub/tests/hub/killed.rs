@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use cmap_tokio::Client;
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, rawdoc};
-use cmap_tokio::core::topology::ServerSelector::Writable;
 
 use super::house::{ask, code, eventually, numbered};
 use super::program::HubProgram;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use cmap_core::wire::CommandReply;
+use cmap_tokio::ServerSelector;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::topology::ServerSelector;
 
 use super::house::{Plan, ask, code};
 use super::servers::Servers;

@@ -8,8 +8,8 @@ use cmap_hub::hub::ReloadError;
 use cmap_hub::users::{self, NewUser};
 use cmap_test_server::certificates::{Authority, LOCAL_HOSTS, Validity};
 use cmap_tokio::Client;
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::topology::ServerSelector::Writable;
 
 use super::hidden;
 use super::house::{Plan, ask, code, eventually, numbered};

@@ -1,7 +1,7 @@
 //! `currentOp` and `killOp`.
 
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::{RawDocument, RawDocumentBuf, rawdoc};
-use cmap_tokio::core::topology::ServerSelector::Writable;
 use cmap_tokio::{Client, Connection, OperationError};
 use tokio::task::JoinHandle;
 

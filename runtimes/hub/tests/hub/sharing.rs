@@ -1,8 +1,8 @@
 //! Many clients on few connections upstream.
 
+use cmap_tokio::ServerSelector;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::options::{ReadMode, ReadPreference};
-use cmap_tokio::core::topology::ServerSelector;
+use cmap_tokio::{ReadMode, ReadPreference};
 use tokio::task::JoinSet;
 
 use super::house::{Plan, ask, code, numbered};
@@ -122,7 +122,7 @@ async fn a_write_without_a_reply_is_carried_out() {
     let mut connection = client.check_out().await.unwrap();
 
     let body = rawdoc! { "insert": "c", "documents": [{ "_id": 1 }], "writeConcern": { "w": 0 } };
-    let mut command = cmap_tokio::core::connection::Command::new("test", &body);
+    let mut command = cmap_tokio::cmap_core::connection::Command::new("test", &body);
     command.acknowledged = false;
     connection.exchange(&command).await.unwrap();
 

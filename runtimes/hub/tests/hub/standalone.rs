@@ -1,9 +1,9 @@
 //! A server upstream that stands alone, which knows no numbers of writes.
 
 use cmap_tokio::Client;
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, RawDocumentBuf, rawdoc};
-use cmap_tokio::core::topology::ServerSelector::Writable;
 
 use super::house::{Plan, ask, code};
 use super::servers::Servers;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmap_tokio::Client;
-use cmap_tokio::core::server::MIN_WIRE_VERSION;
+use cmap_tokio::cmap_core::server::MIN_WIRE_VERSION;
 use tokio::net::TcpListener;
 
 use super::house::Plan;

@@ -1,8 +1,8 @@
 //! Logins, owners and rules.
 
+use cmap_tokio::ServerSelector;
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, rawdoc};
-use cmap_tokio::core::topology::ServerSelector;
 
 use super::house::{Plan, ask, code, numbered};
 use super::servers::Servers;

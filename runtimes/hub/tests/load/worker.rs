@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use cmap_core::random::Random;
 use cmap_core::wire::CommandReply;
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
-use cmap_tokio::core::topology::ServerSelector::Writable;
 use cmap_tokio::{Client, CommandErrorKind, Connection};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;

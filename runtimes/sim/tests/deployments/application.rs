@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmap_sim::bson::{RawDocumentBuf, rawdoc};
-use cmap_sim::core::random::Random;
+use cmap_sim::cmap_core::random::Random;
 use cmap_sim::{Client, Server, Sim, SimRuntime};
 
 const DEPOSITS: i32 = 5;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use cmap_runtime::internals;
 use cmap_sim::bson::{Document, doc, rawdoc};
-use cmap_sim::core::random::Random;
-use cmap_sim::core::session::{TransactionOptions, TransactionState};
-use cmap_sim::core::topology::ServerSelector::Writable;
+use cmap_sim::cmap_core::random::Random;
+use cmap_sim::cmap_core::session::{TransactionOptions, TransactionState};
+use cmap_sim::cmap_core::topology::ServerSelector::Writable;
 use cmap_sim::{Client, Cursor, CursorOptions, OperationError, Servers, Session, Sim, SimRuntime, campaign};
 
 use super::cut::{within, within_polls};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cmap_sim::bson::rawdoc;
-use cmap_sim::core::monitor::HeartbeatEvent;
-use cmap_sim::core::options::ClientOptions;
+use cmap_sim::cmap_core::monitor::HeartbeatEvent;
+use cmap_sim::cmap_core::options::ClientOptions;
 use cmap_sim::{
     Client, Error, Event, MemberConfig, PoolEvent, Runtime, ServerEvent, Servers, SetConfig, Sim, SimRuntime,
 };

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cmap_sim::bson::rawdoc;
-use cmap_sim::core::options::{ClientOptions, QueueDepth};
-use cmap_sim::core::pool::CheckOutErrorKind;
+use cmap_sim::cmap_core::options::{ClientOptions, QueueDepth};
+use cmap_sim::cmap_core::pool::CheckOutErrorKind;
 use cmap_sim::{CheckOutError, Client, Server, Sim, SimRuntime};
 
 const TASKS: u64 = 2000;

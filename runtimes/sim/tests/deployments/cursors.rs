@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use cmap_sim::bson::{Document, doc, rawdoc};
-use cmap_sim::core::address::ServerAddress;
-use cmap_sim::core::topology::ServerSelector::{self, Writable};
+use cmap_sim::cmap_core::address::ServerAddress;
+use cmap_sim::cmap_core::topology::ServerSelector::{self, Writable};
 use cmap_sim::{Client, Cursor, CursorError, MemberConfig, OperationErrorKind, Servers, SetConfig, Sim, for_seeds};
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use cmap_runtime::Runtime;
 use cmap_sim::bson::rawdoc;
-use cmap_sim::core::options::{ReadMode, ReadPreference};
-use cmap_sim::core::random::Random;
-use cmap_sim::core::server::ServerType;
-use cmap_sim::core::topology::{ServerSelector, TopologyType};
+use cmap_sim::cmap_core::options::{ReadMode, ReadPreference};
+use cmap_sim::cmap_core::random::Random;
+use cmap_sim::cmap_core::server::ServerType;
+use cmap_sim::cmap_core::topology::{ServerSelector, TopologyType};
 use cmap_sim::{Client, Servers, Sim, SimRuntime, campaign, for_seeds};
 
 const TASKS: usize = 20;
@@ -177,7 +177,7 @@ fn without_reselection_a_check_out_tells_of_the_failure() {
     let sim = Sim::new(1);
     let set = set(&sim);
     sim.run(async {
-        let options = cmap_sim::core::options::ClientOptions::parse(&set.uri(OPTIONS)).unwrap().0;
+        let options = cmap_sim::cmap_core::options::ClientOptions::parse(&set.uri(OPTIONS)).unwrap().0;
         let client = Client::builder(options).reselect(false).build().await.unwrap();
         let primary = set.primary().unwrap();
         drop(client.check_out().await.unwrap());

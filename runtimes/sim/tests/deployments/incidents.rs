@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use cmap_runtime::Recorder;
 use cmap_sim::bson::{RawDocumentBuf, doc, rawdoc};
-use cmap_sim::core::options::{ClientOptions, Credential, Secret};
-use cmap_sim::core::topology::seed_list::SrvRecord;
-use cmap_sim::core::trace::{Demand, Happening, Limit, Question, Replay, Trace, Wait, WaitEnd, explain, waits};
+use cmap_sim::cmap_core::options::{ClientOptions, Credential, Secret};
+use cmap_sim::cmap_core::topology::seed_list::SrvRecord;
+use cmap_sim::cmap_core::trace::{Demand, Happening, Limit, Question, Replay, Trace, Wait, WaitEnd, explain, waits};
 use cmap_sim::{Client, Server, Servers, Sim, User};
 
 const MILLI: Duration = Duration::from_millis(1);

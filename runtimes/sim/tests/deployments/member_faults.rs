@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cmap_sim::bson::{RawDocumentBuf, rawdoc};
-use cmap_sim::core::options::{ReadMode, ReadPreference};
+use cmap_sim::cmap_core::options::{ReadMode, ReadPreference};
 use cmap_sim::{Client, CommandErrorKind, Data, MemberId, Reachability, Servers, Sim};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cmap_sim::bson::rawdoc;
-use cmap_sim::core::options::ClientOptions;
-use cmap_sim::core::pool::Event as PoolEvent;
-use cmap_sim::core::random::Random;
+use cmap_sim::cmap_core::options::ClientOptions;
+use cmap_sim::cmap_core::pool::Event as PoolEvent;
+use cmap_sim::cmap_core::random::Random;
 use cmap_sim::{Client, CommandErrorKind, Data, Event, Server, Sim, campaign};
 
 use super::cut::{within, within_polls};

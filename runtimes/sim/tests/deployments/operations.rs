@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cmap_sim::bson::{Document, doc, rawdoc};
-use cmap_sim::core::options::{ClientOptions, ReadMode, ReadPreference};
-use cmap_sim::core::random::Random;
-use cmap_sim::core::server::CommandEvent;
-use cmap_sim::core::topology::ServerSelector::Writable;
+use cmap_sim::cmap_core::options::{ClientOptions, ReadMode, ReadPreference};
+use cmap_sim::cmap_core::random::Random;
+use cmap_sim::cmap_core::server::CommandEvent;
+use cmap_sim::cmap_core::topology::ServerSelector::Writable;
 use cmap_sim::{Client, Event, PoolEvent, Server, Servers, Sim, campaign, for_seeds};
 
 const TASKS: usize = 20;

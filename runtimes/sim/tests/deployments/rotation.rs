@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use cmap_runtime::RotationError;
 use cmap_sim::bson::rawdoc;
-use cmap_sim::core::options::{Credential, ReadMode, ReadPreference, Secret};
-use cmap_sim::core::random::Random;
-use cmap_sim::core::topology::ServerSelector;
+use cmap_sim::cmap_core::options::{Credential, ReadMode, ReadPreference, Secret};
+use cmap_sim::cmap_core::random::Random;
+use cmap_sim::cmap_core::topology::ServerSelector;
 use cmap_sim::{Client, DeploymentConfig, MemberConfig, Servers, SetConfig, Sim, SimRuntime, User, campaign};
 
 /// Tasks whose connections log in before the password is changed, and tasks that come afterwards.

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cmap_sim::bson::rawdoc;
-use cmap_sim::core::options::{ClientOptions, ReadMode, ReadPreference};
-use cmap_sim::core::server::ServerDescription;
+use cmap_sim::cmap_core::options::{ClientOptions, ReadMode, ReadPreference};
+use cmap_sim::cmap_core::server::ServerDescription;
 use cmap_sim::{Client, MemberId, Servers, Sim};
 
 const HOSTS: [&str; 3] = ["a.example", "b.example", "c.example"];

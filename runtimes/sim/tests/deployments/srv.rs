@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use cmap_sim::bson::doc;
-use cmap_sim::core::options::ClientOptions;
-use cmap_sim::core::topology::seed_list::{SrvRecord, TxtRecord};
-use cmap_sim::core::topology::{ServerSelector, TopologyEvent};
+use cmap_sim::cmap_core::options::ClientOptions;
+use cmap_sim::cmap_core::topology::seed_list::{SrvRecord, TxtRecord};
+use cmap_sim::cmap_core::topology::{ServerSelector, TopologyEvent};
 use cmap_sim::{Client, DeploymentConfig, Event, Notice, Servers, Sim, Subscription};
 
 const URI: &str = "mongodb+srv://cluster.example.com/?tls=false";

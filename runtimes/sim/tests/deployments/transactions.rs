@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cmap_sim::bson::{Document, doc, rawdoc};
-use cmap_sim::core::random::Random;
-use cmap_sim::core::session::TransactionOptions;
-use cmap_sim::core::topology::ServerSelector::Writable;
+use cmap_sim::cmap_core::random::Random;
+use cmap_sim::cmap_core::session::TransactionOptions;
+use cmap_sim::cmap_core::topology::ServerSelector::Writable;
 use cmap_sim::{Client, OperationError, Servers, Session, Sim, SimRuntime, for_seeds, seeds_or};
 
 const TASKS: usize = 20;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use cmap_sim::bson::{RawDocumentBuf, rawdoc};
-use cmap_sim::core::options::ClientOptions;
+use cmap_sim::cmap_core::options::ClientOptions;
 use cmap_sim::rustls;
 use cmap_sim::tls::{PemTexts, TlsConfig};
 use cmap_sim::{CheckOutError, Client, Data, Sim, Stuck};
@@ -96,7 +96,7 @@ fn log(seed: u64) -> String {
     let log = Arc::new(Mutex::new(String::new()));
     sim.run(async {
         let options = "mongodb://db.example/?maxPoolSize=3&heartbeatFrequencyMS=500&serverSelectionTimeoutMS=3000";
-        let (options, _) = cmap_sim::core::options::ClientOptions::parse(options).unwrap();
+        let (options, _) = cmap_sim::cmap_core::options::ClientOptions::parse(options).unwrap();
         let (noted, runtime) = (Arc::clone(&log), sim.runtime().clone());
         let client = Client::builder(options)
             .on_event(move |_, event| {
