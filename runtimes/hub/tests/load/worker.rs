@@ -350,8 +350,9 @@ impl Worker {
         // One that is late does not catch up: the pace is the most that it does.
         self.next = begun.max(self.next + self.pace);
         self.doing.clone_from(&body);
-        let reply = match self.connection.run_command(database, body).await {
-            Ok(reply) => RawDocument::to_owned(&reply),
+        let ran = self.connection.exchange((database, body)).await.map(|reply| RawDocument::to_owned(&reply));
+        let reply = match ran {
+            Ok(reply) => reply,
             Err(error) => {
                 assert!(matches!(error.kind, CommandErrorKind::Server(_)), "client {}: {error}", self.number);
                 RawDocument::to_owned(&self.connection.last_reply().unwrap())
