@@ -5,11 +5,11 @@
 
 use std::ops::{AddAssign, Div};
 
+use crate::caller::{Cmap, Load, Operation};
 use crate::official::Official;
-use crate::pinger::{Cmap, Load};
 use crate::pools::{Line, lines};
 use crate::report::{Report, Table};
-use crate::server::Server;
+use crate::server::{Kind, Server};
 use crate::{Harness, Threads};
 
 /// Runs some work, and returns what this thread allocated for it.
@@ -31,7 +31,7 @@ pub struct Allocations {
 /// Compares pairs of cmap with those of other pools, and its pings with the official driver's. The harness has to run
 /// its futures on this thread.
 pub fn compare<H: Harness>(name: &str, report: &mut Report, count: Count, more: impl FnOnce() -> Vec<Line>) {
-    let server = Server::start();
+    let server = Server::start(Kind::Standalone);
     println!("\n{name}: on average, by one task");
 
     let mut table = Table::new(&["a pair allocates", "times", "bytes"]);
@@ -57,8 +57,8 @@ pub fn compare<H: Harness>(name: &str, report: &mut Report, count: Count, more: 
 
 /// The first are not counted: they have connections to make.
 fn pings(client: &impl Load, count: Count) -> Allocations {
-    client.ping_in_turn(PINGS);
-    count(&mut || client.ping_in_turn(PINGS)) / PINGS
+    client.call_in_turn(Operation::PingByCheckOut, PINGS);
+    count(&mut || client.call_in_turn(Operation::PingByCheckOut, PINGS)) / PINGS
 }
 
 impl AddAssign for Allocations {

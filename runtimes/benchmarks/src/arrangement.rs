@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::Threads;
 use crate::cpu::OneCpu;
-use crate::server::Server;
+use crate::server::{Kind, Server};
 
 /// The CPUs of a client and its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,28 +26,28 @@ pub enum Arrangement {
 }
 
 impl Arrangement {
-    /// Starts the server, and keeps this thread, the client's, in its place as long as the second value exists. `None`
-    /// if there are too few CPUs.
-    pub fn start(self) -> Option<(Server, Option<OneCpu>)> {
+    /// Starts a server of this kind, and keeps this thread, the client's, in its place as long as the second value exists.
+    /// `None` if there are too few CPUs.
+    pub fn start(self, kind: Kind) -> Option<(Server, Option<OneCpu>)> {
         match self {
             Self::OneCpu => {
                 let kept = OneCpu::first();
-                Some((Server::start(), Some(kept)))
+                Some((Server::start(kind), Some(kept)))
             }
             #[cfg(unix)]
             Self::OneCpuUnixSocket => {
                 let kept = OneCpu::first();
-                Some((Server::start_unix(), Some(kept)))
+                Some((Server::start_unix(kind), Some(kept)))
             }
             #[cfg(not(unix))]
             Self::OneCpuUnixSocket => None,
             Self::CpuEach => {
                 let kept = OneCpu::second()?;
-                let server = Server::start();
+                let server = Server::start(kind);
                 drop(kept);
                 Some((server, Some(OneCpu::first())))
             }
-            Self::Anywhere => Some((Server::start(), None)),
+            Self::Anywhere => Some((Server::start(kind), None)),
         }
     }
 

@@ -12,8 +12,8 @@ use cmap_runtime::cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter};
 use futures_io::{AsyncRead, AsyncWrite};
 
 use crate::Harness;
+use crate::caller::ROUND;
 use crate::contender::SIZE;
-use crate::pinger::ROUND;
 use crate::server::Server;
 use crate::tasks::{clock, in_a_task, join};
 

@@ -3,9 +3,21 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::cpu::worked;
+use crate::tasks::clock;
+
 /// The figures of all rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds(Vec<f64>);
+
+/// What operations cost, and how fast they go, round by round.
+#[derive(Debug, Default)]
+pub struct Effort {
+    /// Microseconds of work for each: user and system time of this process, on all its threads.
+    pub work: Rounds,
+    /// Thousands a second.
+    pub rate: Rounds,
+}
 
 /// The waits.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +57,17 @@ impl Rounds {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         sorted.get(sorted.len() * number / 4).copied().unwrap_or(f64::NAN)
+    }
+}
+
+impl Effort {
+    /// Adds a round of the operations that `run` counts.
+    pub fn round(&mut self, run: impl FnOnce() -> u32) {
+        let (start, worked_before) = (clock(), worked());
+        let count = f64::from(run());
+        let (work, time) = (worked() - worked_before, start.elapsed());
+        self.work.push(work.as_secs_f64() * 1e6 / count);
+        self.rate.push(count / 1e3 / time.as_secs_f64());
     }
 }
 

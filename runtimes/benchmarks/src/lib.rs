@@ -10,9 +10,10 @@
 //! | [`pools`] | the comparison of pools: the order of the runs, the tables, the bars |
 //! | [`contender`], [`peers`] | a measured pool: cmap; deadpool and asyncband |
 //! | [`loads`] | the loads, a file each |
-//! | [`pings`] | the comparison of whole operations, beside the official driver and bare sockets |
+//! | [`pings`] | the comparison of a check-out, a `ping` and a check-in, beside the official driver and bare sockets |
+//! | [`operations`] | the comparison of operations by `Client::run` with the official driver's |
 //! | [`arrangement`] | where client and server run: on one CPU, on a CPU each, or anywhere |
-//! | [`pinger`], [`official`], [`bare_sockets`] | a client that pings: cmap; the official driver; sockets with nothing around them |
+//! | [`caller`], [`official`], [`bare_sockets`] | a client that carries out operations: cmap; the official driver; sockets with nothing around them |
 //! | [`allocations`] | the allocations of a pair and a ping, in a program of its own |
 //! | [`cpu`] | where a process runs, and how long it worked |
 //! | [`server`] | a fast server in a process of its own |
@@ -30,13 +31,14 @@
 pub mod allocations;
 pub mod arrangement;
 pub mod bare_sockets;
+pub mod caller;
 pub mod contender;
 pub mod cpu;
 pub mod figures;
 pub mod loads;
 pub mod official;
+pub mod operations;
 pub mod peers;
-pub mod pinger;
 pub mod pings;
 pub mod pools;
 pub mod report;

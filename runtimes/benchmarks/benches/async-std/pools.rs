@@ -11,12 +11,12 @@ use std::process::ExitCode;
 
 use cmap_benchmarks::Threads;
 use cmap_benchmarks::pools::compare;
-use cmap_benchmarks::server::Server;
+use cmap_benchmarks::server::{Kind, Server};
 
 use self::harness::{Global, with_one_thread};
 
 fn main() -> ExitCode {
     with_one_thread(|report| {
-        compare::<Global>("async-std, one thread", Threads::One, &Server::start(), report, Vec::new);
+        compare::<Global>("async-std, one thread", Threads::One, &Server::start(Kind::Standalone), report, Vec::new);
     })
 }

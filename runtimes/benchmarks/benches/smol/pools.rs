@@ -11,13 +11,19 @@ use std::process::ExitCode;
 
 use cmap_benchmarks::Threads;
 use cmap_benchmarks::pools::compare;
-use cmap_benchmarks::server::Server;
+use cmap_benchmarks::server::{Kind, Server};
 
 use self::harness::Global;
 use self::timed_pools::timed_pools;
 
 fn main() -> ExitCode {
     cmap_benchmarks::program(|report| {
-        compare::<Global>("smol, one thread", Threads::One, &Server::start(), report, timed_pools::<Global>);
+        compare::<Global>(
+            "smol, one thread",
+            Threads::One,
+            &Server::start(Kind::Standalone),
+            report,
+            timed_pools::<Global>,
+        );
     })
 }

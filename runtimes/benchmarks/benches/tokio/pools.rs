@@ -12,14 +12,14 @@ use std::process::ExitCode;
 
 use cmap_benchmarks::Threads;
 use cmap_benchmarks::pools::compare;
-use cmap_benchmarks::server::Server;
+use cmap_benchmarks::server::{Kind, Server};
 
 use self::harness::{OneThread, TwoThreads};
 use self::timed_pools::timed_pools;
 
 fn main() -> ExitCode {
     cmap_benchmarks::program(|report| {
-        let server = Server::start();
+        let server = Server::start(Kind::Standalone);
         compare::<OneThread>("tokio, one thread", Threads::One, &server, report, timed_pools::<OneThread>);
         compare::<TwoThreads>("tokio, two threads", Threads::Many, &server, report, timed_pools::<TwoThreads>);
     })
