@@ -5,7 +5,7 @@
 //! 3. `verify` makes all calls again and compares; `timeline` prints them;
 //! 4. `hosts` writes a copy without the names of hosts;
 //! 5. `history` tells what a sparse recorder wrote;
-//! 6. `explanation` prints the waits that are asked for, as text or as JSON;
+//! 6. `explanation` prints the waits that are asked for, as text or as JSON, and `rounding` their durations;
 //! 7. `what_if` estimates them with other options;
 //! 8. `picture` is what a trace looks like; `perfetto` and `page` draw it, and `drawing` writes the files;
 //! 9. `lines` keeps texts of the trace from the terminal's controls.
@@ -19,6 +19,7 @@ mod lines;
 mod page;
 mod perfetto;
 mod picture;
+mod rounding;
 mod source;
 mod timeline;
 mod verify;

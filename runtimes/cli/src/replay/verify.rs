@@ -13,7 +13,7 @@ pub(super) fn print(
     out: &mut dyn Write,
 ) -> io::Result<Result<(), Box<Divergence>>> {
     let header = &trace.header;
-    let producer = if header.producer.is_empty() { "somebody" } else { &header.producer };
+    let producer = if header.producer.is_empty() { "an unnamed program" } else { &header.producer };
     let trigger = if header.trigger.is_empty() { "no reason given" } else { &header.trigger };
     writeln!(out, "recorded by {producer}, behaviour {}, written because of: {trigger}", header.behaviour)?;
     let Some(mut replay) = Replay::new(trace) else { return Ok(Ok(())) };

@@ -21,13 +21,14 @@ const colour = name => {
   return colours.get(known);
 };
 
-// A duration in nanoseconds, in few words.
+// A duration in nanoseconds, with three digits.
 const duration = nanos => {
+  if (!nanos) return '0 s';
   const [size, unit] = nanos >= 600e9 ? [60e9, 'min'] : nanos >= 1e9 ? [1e9, 's'] : nanos >= 1e6 ? [1e6, 'ms'] : nanos >= 1e3 ? [1e3, 'µs'] : [1, 'ns'];
-  return `${Number((nanos / size).toPrecision(4))} ${unit}`;
+  return `${Number((nanos / size).toPrecision(3))} ${unit}`;
 };
-// A time as the client's clock had it, as `replay --timeline` prints it.
-const seconds = (nanos, digits = 6) => `${((data.origin + nanos) / 1e9).toFixed(digits)} s`;
+// A time as the client's clock had it.
+const seconds = (nanos, digits = 3) => `${((data.origin + nanos) / 1e9).toFixed(digits)} s`;
 
 // Rows: what each of them shows, and where. Where there are many, they are thin and without words.
 const LANE = 15, THIN = 5, COUNTS = 46, TITLE = 26, AXIS = 22, GAP = 10;

@@ -21,12 +21,13 @@ const count = (number, one, many = `${one}s`) => `${number.toLocaleString('en')}
     `${data.allFailures.toLocaleString('en')} failed`,
     data.trigger && `written because of: ${data.trigger}`,
     data.unixMillis && `on ${new Date(data.unixMillis).toISOString().replace('T', ' ').replace(/\.\d+Z/, ' UTC')}`,
-    `by ${data.producer || 'somebody'}`,
+    data.producer && `by ${data.producer}`,
   ].filter(Boolean).join(' · ');
   const missing = [
-    data.waits.length < data.allWaits
+    data.waits.length < data.allWaits - data.briefWaits
       && `Of ${count(data.allWaits, 'wait')} ${data.waits.length} are shown: the longest, and the longest of those that failed.`,
     data.shownFrom > 0 && `What connections did before ${seconds(data.shownFrom)} is left out.`,
+    data.noHolder && `${data.noHolder[0].toUpperCase()}${data.noHolder.slice(1)}.`,
   ].filter(Boolean);
   at('left-out').hidden = !missing.length;
   at('left-out').textContent = missing.join(' ');
@@ -60,7 +61,7 @@ const lines = new Map(data.waits.map(wait => {
     element('td', duration(wait.ended - wait.began), 'number'),
     cause,
     element('td', wait.outcome, wait.outcome === 'failed' ? 'word failed' : 'word'),
-    element('td', wait.by || 'somebody', 'who'),
+    element('td', wait.by || '', 'who'),
     element('td', seconds(wait.began, 3), 'number'),
   );
   line.addEventListener('click', () => { location.hash = `wait=${wait.id}`; });
@@ -90,6 +91,8 @@ COLUMNS.forEach(([name, className], column) => {
 });
 sort(1, true);
 at('no-waits').hidden = data.waits.length > 0;
+at('brief-waits').hidden = !data.briefWaits;
+at('brief-waits').textContent = `${count(data.briefWaits, 'more check-out')} waited for less than 1 ms.`;
 
 // The explanation.
 function explain(wait) {
@@ -105,8 +108,9 @@ function explain(wait) {
   at('intervals').replaceChildren(...intervals.map(([limit, from, to, text]) => {
     const item = marked(element('li'), limit);
     item.dataset.nanoseconds = String(to - from);
-    const times = `${duration(to - from)}, after ${duration(from - wait.began)}`;
-    item.append(element('b', limit), ' ', element('small', times), element('div', text));
+    const times = from > wait.began ? `${duration(to - from)}, after ${duration(from - wait.began)}` : duration(to - from);
+    item.append(element('b', limit), ' ', element('small', times));
+    if (text) item.append(element('div', text));
     return item;
   }));
   tell(wait ? wait.occurrences : [], wait);

@@ -15,7 +15,7 @@ use cmap_core::trace::{Trace, Wait};
 
 use self::packet::{Event, Kind, Track};
 use self::protobuf::Message;
-use super::explanation::{end, headline, told};
+use super::explanation::{end, headline, name, told};
 use super::picture::{MarkKind, Picture, PoolPicture, Span, lanes, name_of};
 
 /// Writes the whole file.
@@ -85,7 +85,7 @@ impl Drawing {
     fn draw_wait(&mut self, track: Track, wait: &Wait, flow: Option<u64>) {
         let call = wait.call.map(|call| call.to_string()).unwrap_or_default();
         let begin = Event::new(wait.began, Kind::Begin, track)
-            .named("wait", wait.holder.as_deref().unwrap_or("check-out"))
+            .named("wait", name(wait.holder.as_deref()).unwrap_or("check-out"))
             .with("call", &call)
             .with("end", &end(wait))
             .with("explanation", &wait.cause().map(told).unwrap_or_default())
@@ -157,10 +157,8 @@ impl Drawing {
 
     fn draw_span(&mut self, picture: &Picture, track: Track, (pool, number): (usize, usize), span: &Span) {
         let connection = span.connection.id().to_string();
-        let name = match (span.state, &span.holder) {
-            (ConnectionState::InUse, Some(holder)) => holder,
-            (state, _) => name_of(state),
-        };
+        let holder = name(span.holder.as_deref()).filter(|_| span.state == ConnectionState::InUse);
+        let name = holder.unwrap_or_else(|| name_of(span.state));
         let waited = span.check_out.and_then(|check_out| picture.wait_before(check_out));
         self.slice(track, span.from, span.to, |event| {
             let event = event.named(name_of(span.state), name).with("connection", &connection);

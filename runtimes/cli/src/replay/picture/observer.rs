@@ -9,6 +9,7 @@ use cmap_core::time::Instant;
 use cmap_core::topology::{Input, Output, Topology};
 use cmap_core::trace::{Divergence, Replay, Step, Trace};
 
+use super::super::rounding::time;
 use super::connections::Slots;
 use super::holders::Holders;
 use super::{Closing, Mark, MarkKind, Pause, Picture, PoolPicture, Span};
@@ -166,7 +167,8 @@ impl<'a> Observer<'a> {
         };
         let (kind, text) = match finding {
             Finding::Description(description) => {
-                let took = description.round_trip_time.map(|took| format!(", round trip {took:?}")).unwrap_or_default();
+                let took =
+                    description.round_trip_time.map(|took| format!(", round trip {}", time(took))).unwrap_or_default();
                 (MarkKind::Found, format!("{}{took}", description.server_type))
             }
             Finding::Failure { cause, .. } => (MarkKind::Lost, cause.to_string()),
