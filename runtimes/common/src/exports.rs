@@ -13,7 +13,9 @@ pub use cmap_core::session::TransactionOptions;
 pub use cmap_core::topology::{Criteria, ServerSelector, TopologyDescription, TopologyType};
 
 pub use crate::cursor::{CursorOptions, TimeoutMode};
-pub use crate::document::{IntoCommand, IntoRequest, ParseError, Reply, Request};
+pub use crate::document::{
+    Counted, FoundAndModified, IntoCommand, IntoRequest, ParseError, Reply, Request, Upserted, Written,
+};
 pub use crate::driver::ServerStatus;
 pub use crate::error::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, CursorError, Error, OperationError, OperationErrorKind,

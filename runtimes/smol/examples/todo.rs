@@ -11,10 +11,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cmap_smol::ClientOptions;
-use cmap_smol::ServerSelector;
 use cmap_smol::bson::{self, rawdoc};
-use cmap_smol::{Client, Connection};
+use cmap_smol::{Client, ClientOptions, Connection, FoundAndModified, ServerSelector, Written};
 use serde::{Deserialize, Serialize};
 use smol::io::{AsyncBufRead, AsyncBufReadExt};
 use smol::stream::StreamExt;
@@ -43,18 +41,6 @@ struct Item {
 /// The to-do list.
 struct Todo {
     client: Client,
-}
-
-/// The reply to `update`.
-#[derive(Deserialize)]
-struct Updated {
-    n: i32,
-}
-
-/// The reply to `findAndModify`.
-#[derive(Deserialize)]
-struct Modified {
-    value: Counter,
 }
 
 #[derive(Deserialize)]
@@ -124,7 +110,7 @@ impl Todo {
         let update = rawdoc! { "q": { "number": number }, "u": { "$set": { "done": true } } };
         let mut connection = self.client.check_out().await?;
         let reply = connection.run_command(DATABASE, rawdoc! { "update": "items", "updates": [update] }).await?;
-        match reply.parse::<Updated>()?.n {
+        match reply.parse::<Written>()?.n {
             0 => Err(format!("there is no item {number}").into()),
             _ => Ok(format!("{number} done")),
         }
@@ -147,5 +133,7 @@ async fn next_number(connection: &mut Connection) -> Result<i32> {
     let command = rawdoc! {
         "findAndModify": "counters", "query": { "_id": "items" }, "update": { "$inc": { "last": 1 } }, "upsert": true, "new": true,
     };
-    Ok(connection.run_command(DATABASE, command).await?.parse::<Modified>()?.value.last)
+    let reply = connection.run_command(DATABASE, command).await?;
+    let counter = reply.parse::<FoundAndModified<Counter>>()?.value.ok_or("the server has made no counter")?;
+    Ok(counter.last)
 }

@@ -1,4 +1,7 @@
-//! Documents as people have them: commands from values that serialise, and replies that become values.
+//! Documents as people have them: commands from values that serialise, and replies that become values; `replies` has those that
+//! everybody reads.
+
+mod replies;
 
 use std::any::type_name;
 use std::borrow::Cow;
@@ -11,6 +14,7 @@ use cmap_core::log::extended_json;
 use serde::Serialize;
 use serde::de::Deserialize;
 
+pub use self::replies::{Counted, FoundAndModified, Upserted, Written};
 use crate::readable_debug::readable_debug;
 
 /// What can be sent as a command: a [`RawDocument`] or a [`Document`], or a reference to any value that serialises as a
