@@ -79,6 +79,11 @@ impl<'c> Outline<'c> {
         self.effect() == Effect::WritesResult
     }
 
+    /// Whether the command only reads, as far as is known.
+    pub fn reads(&self) -> bool {
+        matches!(self.effect(), Effect::Reads | Effect::ReadsOnce)
+    }
+
     pub(crate) fn effect(&self) -> Effect {
         self.traits.effect
     }

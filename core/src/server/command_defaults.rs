@@ -54,6 +54,11 @@ impl CommandDefaults {
         self.read_preference.as_ref()
     }
 
+    /// The client's read preference, if it is not the primary.
+    pub fn reads_elsewhere(&self) -> Option<&ReadPreference> {
+        self.read_preference.as_ref().filter(|preference| preference.mode() != ReadMode::Primary)
+    }
+
     /// The read concern that goes along with the command, if one does.
     pub fn read_concern(&self, command: &Outline<'_>) -> Option<&RawDocument> {
         self.read_concern.as_deref().filter(|_| command.takes(Addition::ReadConcern))

@@ -107,11 +107,11 @@ impl<R: Runtime> Caller for Ours<R> {
                 connection.run_command("admin", ping).await.unwrap();
             }
             Operation::Ping => {
-                self.client.run(ServerSelector::Writable, ("admin", doc! { "ping": 1 })).await.unwrap();
+                self.client.run(("admin", doc! { "ping": 1 })).await.unwrap();
             }
             Operation::FindOne => {
                 let find = doc! { "find": COLLECTION, "filter": { "_id": 1 }, "limit": 1, "singleBatch": true };
-                let reply = self.client.run(ReadPreference::default(), (DATABASE, find)).await.unwrap();
+                let reply = self.client.operation((DATABASE, find)).on(ReadPreference::default()).run().await.unwrap();
                 let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
                 let found = Document::try_from(batch.get_document(0).unwrap()).unwrap();
                 assert!(!found.is_empty());
@@ -119,7 +119,7 @@ impl<R: Runtime> Caller for Ours<R> {
             Operation::UpdateOne => {
                 let change = doc! { "q": { "_id": 1 }, "u": { "$inc": { "stock": -1 } } };
                 let update = doc! { "update": COLLECTION, "updates": [change] };
-                let reply = self.client.run(ServerSelector::Writable, (DATABASE, update)).await.unwrap();
+                let reply = self.client.operation((DATABASE, update)).on(ServerSelector::Writable).run().await.unwrap();
                 assert_eq!(reply.get_i32("n").unwrap(), 1);
             }
         }

@@ -140,11 +140,11 @@ pub fn a_command_dropped_half_way_leaves_its_session_dirty_ses_8<H: Harness>() {
         let client = client::<H>(&server, "").await;
         drop(client.check_out().await.unwrap());
         let mut session = client.start_session().unwrap();
-        let mut cut_off = Box::pin(session.run(Writable, ("admin", rawdoc! { "neverAnswer": 1 })));
+        let mut cut_off = Box::pin(session.run(("admin", rawdoc! { "neverAnswer": 1 })));
         assert!(poll_once(&mut cut_off).await.is_none());
 
         drop(cut_off);
-        session.run(Writable, ("admin", rawdoc! { "ping": 1 })).await.unwrap();
+        session.run(("admin", rawdoc! { "ping": 1 })).await.unwrap();
 
         assert!(session.is_dirty());
     });

@@ -183,13 +183,13 @@ pub fn a_closing_client_ends_the_sessions_that_are_free_and_no_later_ones_x_61<H
         let data = rawdoc! { "failCommands": ["endSessions"], "blockConnection": true, "blockTimeMS": 100 };
         let slow = rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
         // Its session and its connection are free afterwards.
-        client.run(ServerSelector::Writable, ("admin", slow)).await.unwrap();
+        client.operation(("admin", slow)).on(ServerSelector::Writable).run().await.unwrap();
         let mut events = client.subscribe(100);
 
         let mut closing = Box::pin(client.close(LONG));
         assert!(poll_once(&mut closing).await.is_none());
         // Another session comes back before the server answers.
-        client.run(ServerSelector::Writable, ("admin", rawdoc! { "ping": 1 })).await.unwrap();
+        client.run(("admin", rawdoc! { "ping": 1 })).await.unwrap();
         assert_eq!(closing.await, Ok(0));
 
         let told: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();

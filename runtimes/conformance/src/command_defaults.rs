@@ -74,7 +74,7 @@ pub fn a_limit_of_the_callers_own_replaces_w_timeout_ms_csot_3<H: Harness>() {
         connection.run_command("db", &*insert).await.unwrap();
         connection.run_command_within("db", &*insert, limit).await.unwrap();
         drop(connection);
-        client.operation(Writable, ("db", &*insert)).within(limit).run().await.unwrap();
+        client.operation(("db", &*insert)).on(Writable).within(limit).run().await.unwrap();
 
         let concern = |command: &RawDocumentBuf| command.get_document("writeConcern").ok().map(ToOwned::to_owned);
         let concerns: Vec<_> = heard.lock().unwrap().iter().filter_map(concern).collect();

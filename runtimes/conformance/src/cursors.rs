@@ -89,7 +89,7 @@ pub fn options_replace_what_the_command_says<H: Harness>() {
         options.batch_size = Some(4);
 
         let command = rawdoc! { "find": "numbers", "batchSize": 1, "comment": "of find" };
-        let mut cursor = client.operation(Writable, ("db", command)).cursor_with(options).await.unwrap();
+        let mut cursor = client.operation(("db", command)).on(Writable).cursor_with(options).await.unwrap();
         rest(&mut cursor).await.unwrap();
 
         let sent = sent(&mut events);
@@ -109,7 +109,7 @@ pub fn documents_become_values_and_one_that_does_not_fit_is_an_error_of_its_own<
         let server = LocalServer::start();
         let client = client::<H>(&server, "").await;
         let documents = [doc! { "name": "a" }, doc! { "name": 5 }, doc! { "name": "c" }];
-        client.run(Writable, ("db", doc! { "insert": "names", "documents": documents.to_vec() })).await.unwrap();
+        client.run(("db", doc! { "insert": "names", "documents": documents.to_vec() })).await.unwrap();
 
         let mut names = find(&client, rawdoc! { "find": "names", "batchSize": 1 }).await.with_type::<Named>();
 
@@ -127,7 +127,7 @@ pub fn a_command_without_a_cursor_is_said_so<H: Harness>() {
         let server = LocalServer::start();
         let client = client::<H>(&server, "").await;
 
-        let error = client.operation(Writable, ("admin", rawdoc! { "ping": 1 })).cursor().await.unwrap_err();
+        let error = client.operation(("admin", rawdoc! { "ping": 1 })).cursor().await.unwrap_err();
 
         assert_eq!(of_cursor(&error), Some(&CursorError::NoCursor));
     });
@@ -350,7 +350,7 @@ pub fn a_tailable_cursor_waits_for_documents<H: Harness>() {
         let server = LocalServer::start();
         let client = client::<H>(&server, "").await;
         let create = rawdoc! { "create": "numbers", "capped": true, "size": 10_000 };
-        client.run(Writable, ("db", create)).await.unwrap();
+        client.operation(("db", create)).on(Writable).run().await.unwrap();
         fill(&client, 1).await;
         let tail = rawdoc! { "find": "numbers", "tailable": true, "awaitData": true };
         let mut cursor = find(&client, tail).await;
@@ -371,13 +371,13 @@ pub fn an_empty_batch_is_no_end_of_a_tailable_cursor<H: Harness>() {
         let server = LocalServer::start();
         let client = observed::<H>(&server, "").await;
         let create = rawdoc! { "create": "numbers", "capped": true, "size": 10_000 };
-        client.run(Writable, ("db", create)).await.unwrap();
+        client.operation(("db", create)).on(Writable).run().await.unwrap();
         fill(&client, 1).await;
         let mut events = client.subscribe(100);
         let mut options = CursorOptions::default();
         options.max_await_time = Some(Duration::from_millis(1));
         let tail = rawdoc! { "find": "numbers", "tailable": true, "awaitData": true };
-        let tail = client.operation(Writable, ("db", tail));
+        let tail = client.operation(("db", tail)).on(Writable);
         let mut cursor = tail.cursor_with(options).await.unwrap();
         assert_eq!(cursor.next_if_any().await.unwrap().map(number), Some(0));
 
@@ -396,7 +396,7 @@ pub fn a_limit_on_a_cursor_is_for_its_life<H: Harness>() {
         let (client, lab) = observed_lab::<H>(&server).await;
         fill(&client, 4).await;
         let mut events = client.subscribe(100);
-        let find = client.operation(Writable, ("db", rawdoc! { "find": "numbers", "batchSize": 2 }));
+        let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 2 })).on(Writable);
         let mut cursor = find.within(HOUR).cursor().await.unwrap();
 
         lab.set_ahead(7200);
@@ -419,7 +419,7 @@ pub fn a_limit_may_be_for_each_iteration_of_a_cursor<H: Harness>() {
         let mut events = client.subscribe(100);
         let mut options = CursorOptions::default();
         options.timeout_mode = Some(TimeoutMode::Iteration);
-        let find = client.operation(Writable, ("db", rawdoc! { "find": "numbers", "batchSize": 2 }));
+        let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 2 })).on(Writable);
         let mut cursor = find.within(HOUR).cursor_with(options).await.unwrap();
 
         lab.set_ahead(7200);
@@ -436,7 +436,8 @@ pub fn options_of_a_cursor_that_do_not_go_together_are_refused<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         let client = client::<H>(&server, "timeoutMS=60000").await;
-        let tail = || client.operation(Writable, ("db", rawdoc! { "find": "c", "tailable": true, "awaitData": true }));
+        let tail =
+            || client.operation(("db", rawdoc! { "find": "c", "tailable": true, "awaitData": true })).on(Writable);
         let mut of_life = CursorOptions::default();
         of_life.timeout_mode = Some(TimeoutMode::CursorLifetime);
         let mut too_long = CursorOptions::default();
@@ -458,13 +459,13 @@ pub fn a_session_is_free_between_the_steps_of_its_cursor<H: Harness>() {
         fill(&client, 3).await;
         let mut events = client.subscribe(100);
         let mut session = client.start_session().unwrap();
-        let find = client.operation(Writable, ("db", rawdoc! { "find": "numbers", "batchSize": 1 }));
+        let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 1 })).on(Writable);
         let mut cursor = find.in_session(&mut session).cursor().await.unwrap();
 
         let mut copied = 0;
         while let Some(document) = cursor.try_next(&mut session).await.unwrap() {
             let copy = rawdoc! { "insert": "copies", "documents": [document.to_owned()] };
-            client.operation(Writable, ("db", copy)).in_session(&mut session).run().await.unwrap();
+            client.operation(("db", copy)).on(Writable).in_session(&mut session).run().await.unwrap();
             copied += 1;
         }
 
@@ -480,7 +481,7 @@ pub fn another_session_is_refused_by_a_cursor_which_goes_on<H: Harness>() {
         let client = client::<H>(&server, "").await;
         fill(&client, 2).await;
         let (mut session, mut other) = (client.start_session().unwrap(), client.start_session().unwrap());
-        let find = client.operation(Writable, ("db", rawdoc! { "find": "numbers", "batchSize": 1 }));
+        let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 1 })).on(Writable);
         let mut cursor = find.in_session(&mut session).cursor().await.unwrap();
         cursor.try_next(&mut session).await.unwrap();
 
@@ -499,7 +500,7 @@ pub fn a_step_in_a_session_that_is_dropped_ends_its_cursor<H: Harness>() {
         let client = client::<H>(&server, "").await;
         fill(&client, 4).await;
         let mut session = client.start_session().unwrap();
-        let find = client.operation(Writable, ("db", rawdoc! { "find": "numbers", "batchSize": 1 }));
+        let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 1 })).on(Writable);
         let mut cursor = find.in_session(&mut session).cursor().await.unwrap();
         cursor.try_next(&mut session).await.unwrap();
         // The reply does not come before the step is dropped.
@@ -529,15 +530,15 @@ async fn observed_lab<H: Harness>(server: &LocalServer) -> (Client<Lab<H::Runtim
 /// Puts the numbers from 0 into a collection.
 async fn fill<R: Runtime>(client: &Client<R>, count: i32) {
     let documents: Vec<_> = (0..count).map(|n| doc! { "_id": n }).collect();
-    client.run(Writable, ("db", doc! { "insert": "numbers", "documents": documents })).await.unwrap();
+    client.run(("db", doc! { "insert": "numbers", "documents": documents })).await.unwrap();
 }
 
 async fn insert<R: Runtime>(client: &Client<R>, number: i32) {
-    client.run(Writable, ("db", doc! { "insert": "numbers", "documents": [{ "_id": number }] })).await.unwrap();
+    client.run(("db", doc! { "insert": "numbers", "documents": [{ "_id": number }] })).await.unwrap();
 }
 
 async fn find<R: Runtime>(client: &Client<R>, command: RawDocumentBuf) -> Cursor<R> {
-    client.operation(Writable, ("db", command)).cursor().await.unwrap()
+    client.operation(("db", command)).on(Writable).cursor().await.unwrap()
 }
 
 async fn rest<R: Runtime>(cursor: &mut Cursor<R>) -> Result<Vec<i32>, OperationError> {
@@ -554,12 +555,12 @@ fn number(document: &RawDocument) -> i32 {
 
 async fn fail<R: Runtime>(client: &Client<R>, mode: RawDocumentBuf, data: RawDocumentBuf) {
     let fail_point = rawdoc! { "configureFailPoint": "failCommand", "mode": mode, "data": data };
-    client.run(Writable, ("admin", fail_point)).await.unwrap();
+    client.operation(("admin", fail_point)).on(Writable).run().await.unwrap();
 }
 
 /// How many cursors are open on the server.
 async fn open_cursors<R: Runtime>(client: &Client<R>) -> i32 {
-    let reply = client.run(Writable, ("db", rawdoc! { "dbStats": 1 })).await.unwrap();
+    let reply = client.operation(("db", rawdoc! { "dbStats": 1 })).on(Writable).run().await.unwrap();
     reply.get_i32("openCursors").unwrap()
 }
 

@@ -34,7 +34,7 @@ pub fn a_transaction_that_is_given_up_is_aborted_before_its_session_goes_on<H: H
         poll_until(&mut transaction, || has_begun.load(Ordering::SeqCst)).await;
 
         drop(transaction);
-        session.run(Writable, ("db", doc! { "insert": "c", "documents": [{ "_id": 1 }] })).await.unwrap();
+        session.run(("db", doc! { "insert": "c", "documents": [{ "_id": 1 }] })).await.unwrap();
 
         assert_eq!(session.transaction_state(), TransactionState::None);
         assert_eq!(count(&client, doc! { "_id": 1 }).await, 1, "it is no part of the transaction");
@@ -56,7 +56,7 @@ pub fn a_transaction_that_is_given_up_while_it_is_committed_is_committed<H: Harn
         let sent = client.stats().checked_out + 2;
         poll_until(&mut transaction, || client.stats().checked_out == sent).await;
         drop(transaction);
-        session.run(Writable, ("admin", doc! { "ping": 1 })).await.unwrap();
+        session.run(("admin", doc! { "ping": 1 })).await.unwrap();
 
         assert_eq!(count(&other, doc! { "n": 1 }).await, 1);
         assert_nothing_lost(&client);
@@ -74,7 +74,7 @@ pub fn an_abort_that_is_given_up_before_it_was_sent_goes_on<H: Harness>() {
 
         assert!(poll_once(&mut Box::pin(session.abort_transaction())).await.is_none());
         drop(held);
-        session.run(Writable, ("admin", doc! { "ping": 1 })).await.unwrap();
+        session.run(("admin", doc! { "ping": 1 })).await.unwrap();
 
         transact(&other).await.unwrap();
         assert_eq!(count(&other, doc! { "n": 1 }).await, 1);
@@ -144,7 +144,7 @@ pub fn a_cursor_whose_close_is_given_up_is_ended_on_the_server<H: Harness>() {
         fill(&client).await;
         let cursor = find(&client).await;
         let mut session = client.start_session().unwrap();
-        let in_session = client.operation(Writable, ("db", find_command())).in_session(&mut session);
+        let in_session = client.operation(("db", find_command())).on(Writable).in_session(&mut session);
         let in_session = in_session.cursor().await.unwrap();
         let held = client.check_out().await.unwrap();
 
@@ -168,7 +168,7 @@ pub fn a_cursor_that_is_given_up_while_its_command_runs_is_ended_on_the_server<H
         loop {
             drop(client.check_out().await.unwrap());
             lab.stutter(true);
-            let opened = cut_short(client.operation(Writable, ("db", find_command())).cursor(), polls).await;
+            let opened = cut_short(client.operation(("db", find_command())).on(Writable).cursor(), polls).await;
             let is_done = opened.is_some();
             drop(opened);
             lab.stutter(false);
@@ -286,7 +286,7 @@ pub fn a_get_more_that_nobody_waits_for_gives_its_connection_back<H: Harness>() 
 
         assert!(poll_once(&mut Box::pin(cursor.try_next())).await.is_none());
         // The only connection is free again.
-        client.run(Writable, ("admin", rawdoc! { "ping": 1 })).await.unwrap();
+        client.run(("admin", rawdoc! { "ping": 1 })).await.unwrap();
 
         while let Some(document) = cursor.try_next().await.unwrap() {
             read.push(number(document));
@@ -301,13 +301,13 @@ pub fn a_tailable_cursor_outlives_a_reader_that_is_busy_for_longer_than_its_limi
         let server = LocalServer::start();
         let client = client::<H>(&server, "").await;
         let create = rawdoc! { "create": "events", "capped": true, "size": 10_000 };
-        client.run(Writable, ("db", create)).await.unwrap();
+        client.operation(("db", create)).on(Writable).run().await.unwrap();
         insert(&client, "events", 0).await;
         let limit = Duration::from_millis(700);
         let mut options = CursorOptions::default();
         options.max_await_time = Some(Duration::from_millis(200));
         let tail = rawdoc! { "find": "events", "tailable": true, "awaitData": true };
-        let tail = client.operation(Writable, ("db", tail)).within(limit);
+        let tail = client.operation(("db", tail)).on(Writable).within(limit);
         let mut cursor = tail.cursor_with(options).await.unwrap();
         assert_eq!(next(&mut cursor).await, 0);
 
@@ -329,7 +329,7 @@ pub fn a_cursor_dropped_during_its_get_more_is_ended_on_the_server<H: Harness>()
         let (client, lab) = Lab::<H::Runtime>::client(&server, "").await;
         let other = self::client::<H>(&server, "").await;
         fill(&client).await;
-        let mut cursor = client.operation(Writable, ("db", find_command())).cursor().await.unwrap();
+        let mut cursor = client.operation(("db", find_command())).on(Writable).cursor().await.unwrap();
         block(&other, "getMore").await;
         for _ in 0..2 {
             cursor.try_next().await.unwrap();
@@ -369,7 +369,7 @@ async fn member<H: Harness>(query: &str) -> (LocalServer, ClientOf<H>) {
     let server = LocalServer::start_as(Setup { replica_set: true, ..Setup::default() });
     let client = client::<H>(&server, &format!("directConnection=true&{query}")).await;
     let insert = doc! { "insert": "c", "documents": [{ "_id": 0, "n": 0 }] };
-    client.operation(Writable, ("db", insert)).within(LONG).run().await.unwrap();
+    client.operation(("db", insert)).on(Writable).within(LONG).run().await.unwrap();
     (server, client)
 }
 
@@ -378,12 +378,12 @@ fn increment_command() -> Document {
 }
 
 async fn increment<R: Runtime>(session: &mut Session<R>) -> Result<(), OperationError> {
-    session.run(Writable, ("db", increment_command())).await.map(drop)
+    session.operation(("db", increment_command())).on(Writable).run().await.map(drop)
 }
 
 /// Runs a command in a session, whatever the client's timeoutMS.
 async fn within_long<R: Runtime>(session: &mut Session<R>, command: Document) {
-    session.operation(Writable, ("db", command)).within(LONG).run().await.unwrap();
+    session.operation(("db", command)).on(Writable).within(LONG).run().await.unwrap();
 }
 
 /// Changes the document in a transaction, which would conflict with another one that has changed it and is open.
@@ -396,7 +396,7 @@ async fn transact<R: Runtime>(client: &Client<R>) -> Result<(), OperationError> 
 
 /// The documents that match `filter`.
 async fn count<R: Runtime>(client: &Client<R>, filter: Document) -> i32 {
-    let reply = client.run(Writable, ("db", doc! { "count": "c", "query": filter })).await.unwrap();
+    let reply = client.operation(("db", doc! { "count": "c", "query": filter })).on(Writable).run().await.unwrap();
     reply.get_i32("n").unwrap()
 }
 
@@ -404,17 +404,17 @@ async fn count<R: Runtime>(client: &Client<R>, filter: Document) -> i32 {
 async fn block<R: Runtime>(client: &Client<R>, command: &str) {
     let data = doc! { "failCommands": [command], "blockConnection": true, "blockTimeMS": 200 };
     let slow = doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
-    client.run(Writable, ("admin", slow)).await.unwrap();
+    client.operation(("admin", slow)).on(Writable).run().await.unwrap();
 }
 
 /// Puts the numbers from 0 to 9 into a collection.
 async fn fill<R: Runtime>(client: &Client<R>) {
     let documents: Vec<_> = (0..10).map(|n| doc! { "_id": n }).collect();
-    client.run(Writable, ("db", doc! { "insert": "numbers", "documents": documents })).await.unwrap();
+    client.run(("db", doc! { "insert": "numbers", "documents": documents })).await.unwrap();
 }
 
 async fn insert<R: Runtime>(client: &Client<R>, collection: &str, number: i32) {
-    client.run(Writable, ("db", doc! { "insert": collection, "documents": [{ "_id": number }] })).await.unwrap();
+    client.run(("db", doc! { "insert": collection, "documents": [{ "_id": number }] })).await.unwrap();
 }
 
 fn find_command() -> Document {
@@ -422,7 +422,7 @@ fn find_command() -> Document {
 }
 
 async fn find<R: Runtime>(client: &Client<R>) -> Cursor<R> {
-    client.operation(Writable, ("db", find_command())).cursor().await.unwrap()
+    client.operation(("db", find_command())).on(Writable).cursor().await.unwrap()
 }
 
 async fn next<R: Runtime>(cursor: &mut Cursor<R>) -> i32 {
@@ -435,7 +435,7 @@ fn number(document: &RawDocument) -> i32 {
 
 /// How many cursors are open on the server.
 async fn open_cursors<R: Runtime>(client: &Client<R>) -> i32 {
-    let reply = client.run(Writable, ("db", rawdoc! { "dbStats": 1 })).await.unwrap();
+    let reply = client.operation(("db", rawdoc! { "dbStats": 1 })).on(Writable).run().await.unwrap();
     reply.get_i32("openCursors").unwrap()
 }
 

@@ -94,9 +94,9 @@ pub fn an_operation_is_named_by_label_and_place<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         let client = watched::<H>(options(&server, "")).await;
-        let (line, run) = (line!(), client.run(Writable, ("admin", rawdoc! { "neverAnswer": 1 })));
+        let (line, run) = (line!(), client.run(("admin", rawdoc! { "neverAnswer": 1 })));
         let mut run = Box::pin(run);
-        let operation = client.operation(Writable, ("admin", rawdoc! { "neverAnswer": 1 })).label("nightly report");
+        let operation = client.operation(("admin", rawdoc! { "neverAnswer": 1 })).label("nightly report");
         let mut report = Box::pin(operation.run());
 
         while client.in_use().iter().filter(|holder| holder.command.is_some()).count() < 2 {

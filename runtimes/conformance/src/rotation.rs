@@ -111,7 +111,7 @@ pub fn a_password_that_the_server_changed_first_is_set_at_once<H: Harness>() {
         let operator = logged_in::<H>(&server, "").await;
         client.warm_up(2, Duration::from_secs(20)).await.unwrap();
         let in_use = [client.check_out().await.unwrap(), client.check_out().await.unwrap()];
-        operator.run(Writable, ("admin", doc! { "updateUser": "app", "pwd": "other" })).await.unwrap();
+        operator.run(("admin", doc! { "updateUser": "app", "pwd": "other" })).await.unwrap();
         let text = told(&client.check_out().await.unwrap_err());
         assert!(text.contains("the server refused the login of \"app\""), "{text}");
         let cleared = client.stats().cleared;
@@ -152,7 +152,7 @@ pub fn two_hundred_tasks_do_not_notice_a_rotation<H: Harness>() {
             let keep_going = Arc::clone(&keep_going);
             H::Runtime::current().unwrap().spawn(async move {
                 while keep_going.load(Ordering::SeqCst) == 1 {
-                    client.run(Writable, ("db", doc! { "count": "things" })).await.unwrap();
+                    client.operation(("db", doc! { "count": "things" })).on(Writable).run().await.unwrap();
                     done.fetch_add(1, Ordering::SeqCst);
                 }
                 ended.fetch_add(1, Ordering::SeqCst);
@@ -164,11 +164,11 @@ pub fn two_hundred_tasks_do_not_notice_a_rotation<H: Harness>() {
         until(|| more(0)).await;
         client.set_credential(credential("next", "secret")).await.unwrap();
         until(|| client.outdated_connections() == 0).await;
-        client.run(Writable, ("admin", doc! { "dropUser": "app" })).await.unwrap();
+        client.run(("admin", doc! { "dropUser": "app" })).await.unwrap();
         let then = done.load(Ordering::SeqCst);
         until(|| more(then)).await;
         // Another password of the same user.
-        client.run(Writable, ("admin", doc! { "updateUser": "next", "pwd": "other" })).await.unwrap();
+        client.run(("admin", doc! { "updateUser": "next", "pwd": "other" })).await.unwrap();
         client.set_credential(credential("next", "other")).await.unwrap();
         until(|| client.outdated_connections() == 0).await;
         let then = done.load(Ordering::SeqCst);
@@ -197,7 +197,7 @@ pub(super) fn credential(user: &str, password: &str) -> Option<Credential> {
 pub(super) async fn create_user<R: Runtime>(client: &Client<R>, name: &str) {
     let roles = ["root"];
     let command = doc! { "createUser": name, "pwd": "secret", "roles": roles.as_slice() };
-    client.run(Writable, ("admin", command)).await.unwrap();
+    client.operation(("admin", command)).on(Writable).run().await.unwrap();
 }
 
 /// The name of the user of a connection; empty if there is none.

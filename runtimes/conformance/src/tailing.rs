@@ -46,17 +46,17 @@ pub fn a_tailable_cursor_with_a_wait_of_its_own_outlives_iterations_that_find_no
 /// A cursor at the end of a capped collection with one document.
 async fn tail<R: Runtime>(client: &Client<R>, options: CursorOptions, limit: Duration) -> Cursor<R> {
     let create = rawdoc! { "create": "events", "capped": true, "size": 10_000 };
-    client.run(Writable, ("db", create)).await.unwrap();
+    client.operation(("db", create)).on(Writable).run().await.unwrap();
     insert(client, 0).await;
     let tail = rawdoc! { "find": "events", "tailable": true, "awaitData": true };
-    let mut cursor = client.operation(Writable, ("db", tail)).within(limit).cursor_with(options).await.unwrap();
+    let mut cursor = client.operation(("db", tail)).on(Writable).within(limit).cursor_with(options).await.unwrap();
     assert!(cursor.try_next().await.unwrap().is_some());
     cursor
 }
 
 async fn insert<R: Runtime>(client: &Client<R>, id: i32) {
     let insert = rawdoc! { "insert": "events", "documents": [{ "_id": id }] };
-    client.run(Writable, ("db", insert)).await.unwrap();
+    client.operation(("db", insert)).on(Writable).run().await.unwrap();
 }
 
 /// An iteration whose time is up.

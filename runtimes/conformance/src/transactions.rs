@@ -51,7 +51,7 @@ fn member() -> LocalServer {
 
 async fn client_of_member<H: Harness>(server: &LocalServer) -> ClientOf<H> {
     let client = client::<H>(server, "directConnection=true").await;
-    client.run(Writable, ("db", insert(0))).await.unwrap();
+    client.operation(("db", insert(0))).on(Writable).run().await.unwrap();
     client
 }
 
@@ -64,12 +64,12 @@ fn increment() -> Document {
 }
 
 async fn run_in<R: Runtime>(session: &mut Session<R>, command: Document) -> Result<(), OperationError> {
-    session.run(Writable, ("db", command)).await.map(drop)
+    session.operation(("db", command)).on(Writable).run().await.map(drop)
 }
 
 /// The documents that match `filter`.
 async fn count<R: Runtime>(client: &Client<R>, filter: Document) -> i32 {
-    let reply = client.run(Writable, ("db", doc! { "count": "c", "query": filter })).await.unwrap();
+    let reply = client.operation(("db", doc! { "count": "c", "query": filter })).on(Writable).run().await.unwrap();
     reply.get_i32("n").unwrap()
 }
 
@@ -115,7 +115,7 @@ pub fn a_commit_whose_write_concern_is_not_satisfied_is_an_error<H: Harness>() {
             "configureFailPoint": "failCommand", "mode": { "times": 1 },
             "data": { "failCommands": ["commitTransaction"], "writeConcernError": { "code": 100, "errmsg": "no such members" } },
         };
-        client.run(Writable, ("admin", fail_point)).await.unwrap();
+        client.operation(("admin", fail_point)).on(Writable).run().await.unwrap();
         let mut session = client.start_session().unwrap();
         session.start_transaction().unwrap();
         run_in(&mut session, insert(1)).await.unwrap();
@@ -177,7 +177,7 @@ pub fn a_step_down_repeats_the_whole_transaction<H: Harness>() {
                 run_in(session, increment()).await?;
                 if attempts == 1 {
                     let step_down = doc! { "replSetStepDown": 1, "force": true };
-                    client.run(Writable, ("admin", step_down)).await?;
+                    client.operation(("admin", step_down)).on(Writable).run().await?;
                 }
                 run_in(session, insert(attempts)).await
             })
@@ -318,7 +318,7 @@ pub fn an_operation_in_with_transaction_takes_no_limit_of_its_own_csot_27<H: Har
         let mut session = client.start_session().unwrap();
 
         let limited = async |session: &mut Session<H::Runtime>, (): &mut ()| {
-            session.operation(Writable, ("db", insert(1))).within(Duration::from_secs(1)).run().await.map(drop)
+            session.operation(("db", insert(1))).on(Writable).within(Duration::from_secs(1)).run().await.map(drop)
         };
         let (options, limit) = (TransactionOptions::default(), Duration::from_secs(5));
         let error = session.with_transaction_on((), options, limit, limited).await.unwrap_err();
@@ -354,7 +354,7 @@ pub fn a_commit_that_was_cut_off_is_done_once<H: Harness>() {
             "configureFailPoint": "failCommand", "mode": { "times": 1 },
             "data": { "failCommands": ["commitTransaction"], "closeConnection": true },
         };
-        client.run(Writable, ("admin", fail_point)).await.unwrap();
+        client.operation(("admin", fail_point)).on(Writable).run().await.unwrap();
         let mut session = client.start_session().unwrap();
         session.start_transaction().unwrap();
         run_in(&mut session, increment()).await.unwrap();
@@ -396,7 +396,7 @@ pub fn a_read_elsewhere_and_a_write_concern_are_refused_txn_3<H: Harness>() {
 
         let nearest = ReadPreference::new(ReadMode::Nearest);
         let find = rawdoc! { "find": "c" };
-        let read = session.run(nearest, ("db", find)).await.unwrap_err();
+        let read = session.operation(("db", find)).on(nearest).run().await.unwrap_err();
         let mut write = insert(1);
         write.insert("writeConcern", doc! { "w": 1 });
         let write = run_in(&mut session, write).await.unwrap_err();
@@ -434,7 +434,7 @@ pub fn a_write_without_a_reply_is_refused_in_a_session_ses_10<H: Harness>() {
         assert!(matches!(error.kind, OperationErrorKind::UnacknowledgedInSession), "{error}");
         assert_eq!(count(&client, doc! {}).await, 1);
 
-        client.run(Writable, ("db", unacknowledged)).await.unwrap();
+        client.operation(("db", unacknowledged)).on(Writable).run().await.unwrap();
         while count(&client, doc! {}).await < 2 {}
     });
 }
@@ -446,7 +446,7 @@ pub fn a_write_concern_without_a_reply_and_with_a_journal_is_refused<H: Harness>
         let mut contradictory = insert(1);
         contradictory.insert("writeConcern", doc! { "w": 0, "j": true });
 
-        let error = client.run(Writable, ("db", contradictory)).await.unwrap_err();
+        let error = client.operation(("db", contradictory)).on(Writable).run().await.unwrap_err();
 
         assert!(matches!(error.kind, OperationErrorKind::UnacknowledgedJournal), "{error}");
         assert_eq!(count(&client, doc! {}).await, 1);
@@ -459,13 +459,13 @@ pub fn a_snapshot_session_reads_at_one_time_ses_17<H: Harness>() {
         let client = client_of_member::<H>(&server).await;
         let mut session = client.start_session_with(Consistency::Snapshot { at: None }).unwrap();
         let find = || rawdoc! { "distinct": "c", "key": "_id" };
-        session.run(Writable, ("db", find())).await.unwrap();
-        client.run(Writable, ("db", insert(1))).await.unwrap();
+        session.operation(("db", find())).on(Writable).run().await.unwrap();
+        client.operation(("db", insert(1))).on(Writable).run().await.unwrap();
 
-        let again = session.run(Writable, ("db", find())).await.unwrap();
+        let again = session.operation(("db", find())).on(Writable).run().await.unwrap();
         let at = session.snapshot_time();
         let mut other = client.start_session_with(Consistency::Snapshot { at }).unwrap();
-        let elsewhere = other.run(Writable, ("db", find())).await.unwrap();
+        let elsewhere = other.operation(("db", find())).on(Writable).run().await.unwrap();
 
         for reply in [again, elsewhere] {
             assert_eq!(reply.get_array("values").unwrap().into_iter().count(), 1);

@@ -100,7 +100,7 @@ async fn play(seed: u64, time: Duration) -> Played {
     let directly = Client::connect(&servers.uri("timeoutMS=10000")).await.unwrap();
     eventually("no client is left at the hub", async || hub.connections() == 0).await;
     eventually("no cursor is left upstream", async || {
-        let stats = directly.run(Writable, ("load", rawdoc! { "dbStats": 1 })).await.unwrap();
+        let stats = directly.operation(("load", rawdoc! { "dbStats": 1 })).on(Writable).run().await.unwrap();
         stats.get_i32("openCursors").unwrap() == 0
     })
     .await;

@@ -31,7 +31,7 @@ async fn an_idle_client_that_has_logged_in_and_had_a_large_reply_costs_the_hub_1
     let servers = Servers::single().await;
     let directly = Client::connect(&servers.uri("")).await.unwrap();
     let large = rawdoc! { "insert": "c", "documents": [{ "_id": 1, "text": "x".repeat(LARGE) }] };
-    directly.run(Writable, ("test", large)).await.unwrap();
+    directly.operation(("test", large)).on(Writable).run().await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let hub = HubProgram::start(folder.path(), &servers.uri("maxPoolSize=20"), &["app".into()], "");
     let most = BEFORE + CLIENTS;

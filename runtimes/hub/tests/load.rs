@@ -141,7 +141,8 @@ fn play() {
             .ok_or_else(|| format!("{status}"))
     });
     report::eventually("no cursor is left upstream", || {
-        let stats = witness.block_on(directly.run(Writable, ("load", rawdoc! { "dbStats": 1 }))).unwrap();
+        let stats =
+            witness.block_on(directly.operation(("load", rawdoc! { "dbStats": 1 })).on(Writable).run()).unwrap();
         let open = stats.get_i64("openCursors").or_else(|_| stats.get_i32("openCursors").map(i64::from)).unwrap();
         (open == 0).then_some(()).ok_or_else(|| format!("{open} cursors"))
     });

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cmap_smol::bson::{self, rawdoc};
-use cmap_smol::{Client, ClientOptions, Connection, FoundAndModified, ServerSelector, Written};
+use cmap_smol::{Client, ClientOptions, Connection, FoundAndModified, Written};
 use serde::{Deserialize, Serialize};
 use smol::io::{AsyncBufRead, AsyncBufReadExt};
 use smol::stream::StreamExt;
@@ -118,7 +118,7 @@ impl Todo {
 
     async fn list(&self) -> Result<String> {
         let find = rawdoc! { "find": "items", "sort": { "number": 1 }, "batchSize": BATCH };
-        let items = self.client.operation(ServerSelector::Writable, (DATABASE, find)).cursor().await?;
+        let items = self.client.operation((DATABASE, find)).cursor().await?;
         let mut items = items.with_type::<Item>();
         let mut lines = Vec::new();
         while let Some(Item { number, text, done }) = items.try_next().await? {

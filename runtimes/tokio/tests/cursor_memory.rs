@@ -48,7 +48,7 @@ fn a_cursor_over_many_documents_holds_one_batch() {
 /// Reads the documents, up to `limit` unless that is zero; returns how many there were.
 async fn read(client: &Client, limit: i32) -> i32 {
     let find = rawdoc! { "find": "numbers", "batchSize": BATCH, "limit": limit };
-    let mut cursor = client.operation(Writable, ("db", find)).cursor().await.unwrap();
+    let mut cursor = client.operation(("db", find)).on(Writable).cursor().await.unwrap();
     let mut count = 0;
     while cursor.try_next().await.unwrap().is_some() {
         count += 1;
@@ -59,7 +59,7 @@ async fn read(client: &Client, limit: i32) -> i32 {
 async fn fill(client: &Client, numbers: std::ops::Range<i32>) {
     let mut documents = RawArrayBuf::new();
     numbers.for_each(|number| documents.push(document(number)));
-    client.run(Writable, ("db", rawdoc! { "insert": "numbers", "documents": documents })).await.unwrap();
+    client.run(("db", rawdoc! { "insert": "numbers", "documents": documents })).await.unwrap();
 }
 
 fn document(number: i32) -> RawDocumentBuf {

@@ -24,8 +24,8 @@ async fn a_command_has_a_span_within_that_of_its_caller() {
     let client = Client::builder(options).observe_commands(true).build().await.unwrap();
 
     let request = async {
-        client.run(Writable, ("shop", doc! { "count": "orders" })).await.unwrap();
-        client.run(Writable, ("shop", doc! { "noSuchCommand": 1 })).await.unwrap_err();
+        client.operation(("shop", doc! { "count": "orders" })).on(Writable).run().await.unwrap();
+        client.run(("shop", doc! { "noSuchCommand": 1 })).await.unwrap_err();
     };
     request.instrument(info_span!(target: "cmap::test", "request")).await;
 
@@ -44,7 +44,7 @@ async fn a_client_that_tells_of_no_commands_has_no_spans() {
     let server = LocalServer::start();
     let client = Client::connect(&server.uri("")).await.unwrap();
 
-    client.run(Writable, ("shop", doc! { "count": "orders" })).await.unwrap();
+    client.operation(("shop", doc! { "count": "orders" })).on(Writable).run().await.unwrap();
 
     assert!(listener.spans().is_empty());
 }

@@ -48,10 +48,10 @@ async fn write_through_failovers<R: Runtime>() {
         let acknowledged = acknowledged.load(Ordering::SeqCst);
         assert!(acknowledged > 0, "task {task} wrote nothing");
         let counter = rawdoc! { "find": "counters", "filter": { "_id": task }, "limit": 1 };
-        let counter = witness.run(Writable, ("db", counter)).await.unwrap();
+        let counter = witness.operation(("db", counter)).on(Writable).run().await.unwrap();
         assert_eq!(count_of(&counter), Some(acknowledged), "the counter of task {task}");
         let documents = rawdoc! { "count": "log", "query": { "task": task } };
-        let documents = witness.run(Writable, ("db", documents)).await.unwrap();
+        let documents = witness.operation(("db", documents)).on(Writable).run().await.unwrap();
         assert_eq!(i64::from(documents.get_i32("n").unwrap()), acknowledged, "the documents of task {task}");
     }
 }
@@ -72,7 +72,7 @@ async fn write<R: Runtime>(client: Client<R>, task: usize, tally: Arc<Tally>, ac
         };
         let insert = rawdoc! { "insert": "log", "documents": [{ "task": number }] };
         for command in [count, insert] {
-            if let Err(error) = client.run(Writable, ("db", command)).await {
+            if let Err(error) = client.operation(("db", command)).on(Writable).run().await {
                 tally.errors.lock().unwrap().push(error.to_string());
             }
         }

@@ -66,7 +66,7 @@ async fn write_through_relays<R: Listen>() {
     for (task, acknowledged) in (0_i64..).zip(&played.acknowledged) {
         assert!(*acknowledged > 0, "task {task} wrote nothing");
         let count = rawdoc! { "count": "log", "query": { "task": task } };
-        let count = witness.run(Writable, ("db", count)).await.unwrap();
+        let count = witness.operation(("db", count)).on(Writable).run().await.unwrap();
         assert_eq!(i64::from(count.get_i32("n").unwrap()), *acknowledged, "the documents of task {task}");
     }
 }

@@ -98,24 +98,22 @@ impl<R: Runtime> Client<R> {
         CheckOut::of(self.driver(), criteria, limit.into()).by_caller()
     }
 
-    /// Runs a command on a server that suits `selector`, for at most timeoutMS: a write, with
-    /// [`Writable`](ServerSelector::Writable), or a read with a read preference. It is tried again where the rules allow that: a
-    /// read after an error that may pass, a write of single documents too, because its server carries it out once, and anything
-    /// that an overloaded server refused. [`operation`](Self::operation) has more settings.
+    /// Runs a command, for at most timeoutMS: one that reads on a server that suits the read preference of the options, any other on
+    /// a server that takes writes. It is tried again where the rules allow that: a read after an error that may pass, a write of
+    /// single documents too, because its server carries it out once, and anything that an overloaded server refused.
+    /// [`operation`](Self::operation) has more settings, among them another server.
     ///
     /// A session, the cluster's time, and the options' read and write concern go along with commands that take them.
     ///
     /// ```
     /// use cmap_runtime::bson::doc;
-    /// use cmap_runtime::{ReadMode, ReadPreference};
-    /// use cmap_runtime::ServerSelector;
-    /// use cmap_runtime::{Client, OperationError, Runtime};
+    /// use cmap_runtime::{Client, OperationError, ReadMode, ReadPreference, Runtime};
     ///
     /// async fn buy<R: Runtime>(client: &Client<R>) -> Result<(), OperationError> {
     ///     let order = doc! { "insert": "orders", "documents": [{ "item": "apple" }] };
-    ///     client.run(ServerSelector::Writable, ("shop", order)).await?;
+    ///     client.run(("shop", order)).await?;
     ///     let nearest = ReadPreference::new(ReadMode::Nearest);
-    ///     client.run(nearest, ("shop", doc! { "count": "orders" })).await?;
+    ///     client.operation(("shop", doc! { "count": "orders" })).on(nearest).run().await?;
     ///     Ok(())
     /// }
     /// ```
@@ -125,10 +123,9 @@ impl<R: Runtime> Client<R> {
     #[track_caller]
     pub fn run<'a>(
         &'a self,
-        selector: impl Into<ServerSelector>,
         command: impl IntoRequest + 'a,
     ) -> impl Future<Output = Result<Reply<'static>, OperationError>> {
-        self.operation(selector, command).run()
+        self.operation(command).run()
     }
 
     /// Runs a command, retries included, within a [`Duration`] or before a [`Deadline`](crate::Deadline) instead of for timeoutMS.
@@ -138,21 +135,16 @@ impl<R: Runtime> Client<R> {
     #[track_caller]
     pub fn run_within<'a>(
         &'a self,
-        selector: impl Into<ServerSelector>,
         command: impl IntoRequest + 'a,
         limit: impl Into<Limit>,
     ) -> impl Future<Output = Result<Reply<'static>, OperationError>> {
-        self.operation(selector, command).within(limit).run()
+        self.operation(command).within(limit).run()
     }
 
-    /// A command to run on a server that suits `selector`.
+    /// A command to run, with settings of its own.
     #[track_caller]
-    pub fn operation<'a>(
-        &'a self,
-        selector: impl Into<ServerSelector>,
-        command: impl IntoRequest + 'a,
-    ) -> Operation<'a, R> {
-        Operation::new(self.context(), selector.into(), command).by_caller()
+    pub fn operation<'a>(&'a self, command: impl IntoRequest + 'a) -> Operation<'a, R> {
+        Operation::new(self.context(), command).by_caller()
     }
 
     /// A session for operations that belong together, causally consistent.

@@ -30,7 +30,6 @@ use crate::runtime::Runtime;
 ///
 /// ```
 /// use cmap_runtime::bson::doc;
-/// use cmap_runtime::ServerSelector;
 /// use cmap_runtime::{Client, Error, Runtime};
 /// use serde::Deserialize;
 ///
@@ -42,7 +41,7 @@ use crate::runtime::Runtime;
 ///
 /// async fn count_apples<R: Runtime>(client: &Client<R>) -> Result<u32, Error> {
 ///     let find = doc! { "find": "orders", "filter": { "item": "apple" } };
-///     let cursor = client.operation(ServerSelector::Writable, ("shop", find)).cursor().await?;
+///     let cursor = client.operation(("shop", find)).cursor().await?;
 ///     let mut orders = cursor.with_type::<Order>();
 ///     let mut count = 0;
 ///     while let Some(order) = orders.try_next().await? {

@@ -28,12 +28,11 @@ impl<R: Runtime> Operation<'_, R, NoSession> {
     ///
     /// ```
     /// use cmap_runtime::bson::doc;
-    /// use cmap_runtime::ServerSelector;
     /// use cmap_runtime::{Client, OperationError, Runtime};
     ///
     /// async fn print_orders<R: Runtime>(client: &Client<R>) -> Result<(), OperationError> {
     ///     let find = doc! { "find": "orders", "filter": { "open": true }, "batchSize": 100 };
-    ///     let mut orders = client.operation(ServerSelector::Writable, ("shop", find)).cursor().await?;
+    ///     let mut orders = client.operation(("shop", find)).cursor().await?;
     ///     while let Some(order) = orders.try_next().await? {
     ///         println!("{order:?}");
     ///     }
@@ -63,16 +62,15 @@ impl<R: Runtime> Operation<'_, R, InSession> {
     ///
     /// ```
     /// use cmap_runtime::bson::{doc, rawdoc};
-    /// use cmap_runtime::ServerSelector::Writable;
     /// use cmap_runtime::{Client, Error, Runtime};
     ///
     /// async fn ship_orders<R: Runtime>(client: &Client<R>) -> Result<(), Error> {
     ///     let mut session = client.start_session()?;
     ///     let find = doc! { "find": "orders", "filter": { "paid": true } };
-    ///     let mut orders = client.operation(Writable, ("shop", find)).in_session(&mut session).cursor().await?;
+    ///     let mut orders = client.operation(("shop", find)).in_session(&mut session).cursor().await?;
     ///     while let Some(order) = orders.try_next(&mut session).await? {
     ///         let shipment = rawdoc! { "insert": "shipments", "documents": [order.to_owned()] };
-    ///         client.operation(Writable, ("shop", shipment)).in_session(&mut session).run().await?;
+    ///         client.operation(("shop", shipment)).in_session(&mut session).run().await?;
     ///     }
     ///     Ok(())
     /// }

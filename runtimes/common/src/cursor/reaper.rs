@@ -97,7 +97,7 @@ pub(super) async fn kill<R: Runtime>(
     connection: Option<Connection<R>>,
 ) -> Ended<R> {
     let (command, selector) = (kill_command(ids, namespace), ServerSelector::Pinned(Arc::clone(server)));
-    let operation = Operation::new(context, selector, (namespace.database.as_str(), command));
+    let operation = Operation::new(context, (namespace.database.as_str(), command)).on(selector);
     let budget = Some(Budget { is_told, ..context.budget(Some(Limit::Within(limit))) });
     operation.once().carry_out(Means { session, connection, budget, makes_cursor: false }).await
 }

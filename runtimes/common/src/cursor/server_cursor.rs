@@ -105,7 +105,7 @@ impl<R: Runtime> ServerCursor<R> {
         }
         let command = self.get_more_command(wait.told(left));
         let database = self.database.clone();
-        let operation = Operation::new(&context, self.selector(), (database.as_str(), command)).tagged(self.tag);
+        let operation = Operation::new(&context, (database.as_str(), command)).on(self.selector()).tagged(self.tag);
         let ended = operation.carry_out(self.means(session, budget)).await;
         self.lent = ended.lent;
         match ended.result {

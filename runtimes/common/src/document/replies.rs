@@ -7,11 +7,11 @@ use serde::Deserialize;
 ///
 /// ```
 /// use cmap_runtime::bson::doc;
-/// use cmap_runtime::{Client, Error, Runtime, ServerSelector, Written};
+/// use cmap_runtime::{Client, Error, Runtime, Written};
 ///
 /// async fn finish<R: Runtime>(client: &Client<R>, item: i32) -> Result<bool, Error> {
 ///     let update = doc! { "q": { "_id": item }, "u": { "$set": { "done": true } } };
-///     let reply = client.run(ServerSelector::Writable, ("todo", doc! { "update": "items", "updates": [update] })).await?;
+///     let reply = client.run(("todo", doc! { "update": "items", "updates": [update] })).await?;
 ///     Ok(reply.parse::<Written>()?.n == 1)
 /// }
 /// ```

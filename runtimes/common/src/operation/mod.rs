@@ -26,7 +26,7 @@ use std::sync::Arc;
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::connection::Outline;
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, Retryability, Which};
-use cmap_core::server::{is_acknowledged, wants_no_reply, write_concern};
+use cmap_core::server::{CommandDefaults, is_acknowledged, wants_no_reply, write_concern};
 use cmap_core::session::{TransactionCommand, TransactionError};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Operation as Named, ServerSelector};
@@ -49,13 +49,12 @@ use crate::watch::{Label, Tag};
 /// ```
 /// use std::time::Duration;
 /// use cmap_runtime::bson::doc;
-/// use cmap_runtime::ServerSelector;
 /// use cmap_runtime::{Client, OperationError, Runtime};
 ///
 /// /// Counts a visit, exactly once, whatever happens to the servers within ten seconds.
 /// async fn count_visit<R: Runtime>(client: &Client<R>) -> Result<(), OperationError> {
 ///     let update = doc! { "update": "pages", "updates": [{ "q": { "_id": "/" }, "u": { "$inc": { "visits": 1 } } }] };
-///     client.operation(ServerSelector::Writable, ("site", update)).within(Duration::from_secs(10)).run().await?;
+///     client.operation(("site", update)).within(Duration::from_secs(10)).run().await?;
 ///     Ok(())
 /// }
 /// ```
@@ -63,7 +62,8 @@ use crate::watch::{Label, Tag};
 pub struct Operation<'a, R: Runtime, S = NoSession> {
     /// A session has one of its own.
     context: Cow<'a, Arc<Context<R>>>,
-    selector: ServerSelector,
+    /// The user's choice. Without it the command decides.
+    selector: Option<ServerSelector>,
     request: Result<Request<'a>, Box<bson::error::Error>>,
     limit: Option<Limit>,
     session: Option<&'a mut Session<R>>,
@@ -120,10 +120,10 @@ pub(crate) struct Answer<R: Runtime> {
 }
 
 impl<'a, R: Runtime> Operation<'a, R> {
-    pub(crate) fn new(context: &'a Arc<Context<R>>, selector: ServerSelector, command: impl IntoRequest + 'a) -> Self {
+    pub(crate) fn new(context: &'a Arc<Context<R>>, command: impl IntoRequest + 'a) -> Self {
         Self {
             context: Cow::Borrowed(context),
-            selector,
+            selector: None,
             request: command.into_request().map_err(Box::new),
             limit: None,
             session: None,
@@ -144,14 +144,10 @@ impl<'a, R: Runtime> Operation<'a, R> {
 
 impl<'a, R: Runtime> Operation<'a, R, InSession> {
     /// One that its session makes.
-    pub(crate) fn of_session(
-        session: &'a mut Session<R>,
-        selector: ServerSelector,
-        command: impl IntoRequest + 'a,
-    ) -> Self {
+    pub(crate) fn of_session(session: &'a mut Session<R>, command: impl IntoRequest + 'a) -> Self {
         Self {
             context: Cow::Owned(Arc::clone(session.client().context())),
-            selector,
+            selector: None,
             request: command.into_request().map_err(Box::new),
             limit: None,
             session: Some(session),
@@ -170,6 +166,13 @@ impl<'a, R: Runtime> Operation<'a, R, InSession> {
 }
 
 impl<'a, R: Runtime, S> Operation<'a, R, S> {
+    /// Chooses the server: one that suits a read preference, one of some, or one that takes writes. Without it a command that reads
+    /// goes by the read preference of the options, and any other to a server that takes writes. In a transaction all go to its server.
+    pub fn on(mut self, selector: impl Into<ServerSelector>) -> Self {
+        self.selector = Some(selector.into());
+        self
+    }
+
     /// Limits the time of the whole, retries and pauses included, instead of by timeoutMS. While it lasts the operation is tried
     /// again as often as the rules allow; with `None`, once (RTY-1). `Duration::MAX` sets no end, and no limit to the number of
     /// attempts.
@@ -302,6 +305,13 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         }
         let mut command = request.command();
         let outline = Outline::of(&command);
+        let is_in_transaction =
+            means.session.explicit().is_some_and(|session| session.transaction.is_open()) || ending.is_some();
+        let selector = selector.unwrap_or_else(|| {
+            let elsewhere = driver.command_defaults().and_then(CommandDefaults::reads_elsewhere);
+            let elsewhere = elsewhere.filter(|_| outline.reads() && !is_in_transaction);
+            elsewhere.map_or(ServerSelector::Writable, |preference| preference.clone().into())
+        });
         let part = match part::of(means.session.explicit(), ending, &outline, &selector) {
             Ok(part) => part,
             Err(error) => return Ended::before_it_began(means, error),

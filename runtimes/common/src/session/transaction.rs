@@ -31,7 +31,6 @@ impl<R: Runtime> Session<R> {
     ///
     /// ```
     /// use cmap_runtime::bson::doc;
-    /// use cmap_runtime::ServerSelector::Writable;
     /// use cmap_runtime::{Client, Error, Runtime};
     ///
     /// /// Both documents are there, or neither.
@@ -40,7 +39,7 @@ impl<R: Runtime> Session<R> {
     ///     session.start_transaction()?;
     ///     for collection in ["orders", "shipments"] {
     ///         let insert = doc! { "insert": collection, "documents": [{ "item": "apple" }] };
-    ///         session.run(Writable, ("shop", insert)).await?;
+    ///         session.run(("shop", insert)).await?;
     ///     }
     ///     session.commit_transaction().await?;
     ///     Ok(())
@@ -136,7 +135,7 @@ impl<R: Runtime> Session<R> {
         } else {
             body.append(cstr!("abortTransaction"), 1);
         }
-        let operation = self.operation(ServerSelector::Writable, ("admin", &*body)).ending(command);
+        let operation = self.operation(("admin", &*body)).on(ServerSelector::Writable).ending(command);
         let operation = if let Some(limit) = limit { operation.within(limit) } else { operation };
         operation.run().await.map(drop)
     }
@@ -178,7 +177,6 @@ impl<R: Runtime> Session<R> {
     ///
     /// ```
     /// use cmap_runtime::bson::doc;
-    /// use cmap_runtime::ServerSelector::Writable;
     /// use cmap_runtime::{Client, Error, Runtime};
     ///
     /// /// Moves an amount from one account to another: both are changed, or neither.
@@ -188,7 +186,7 @@ impl<R: Runtime> Session<R> {
     ///         for (account, change) in [(from, -amount), (to, amount)] {
     ///             let update = doc! { "q": { "_id": account }, "u": { "$inc": { "balance": change } } };
     ///             let command = doc! { "update": "accounts", "updates": [update] };
-    ///             session.run(Writable, ("bank", command)).await?;
+    ///             session.run(("bank", command)).await?;
     ///         }
     ///         Ok(())
     ///     };
@@ -229,7 +227,6 @@ impl<R: Runtime> Session<R> {
     /// use std::time::Duration;
     /// use cmap_runtime::bson::doc;
     /// use cmap_runtime::TransactionOptions;
-    /// use cmap_runtime::ServerSelector::Writable;
     /// use cmap_runtime::{Client, Error, Runtime, Session};
     ///
     /// /// Inserts both documents within a second, in the background.
@@ -239,7 +236,7 @@ impl<R: Runtime> Session<R> {
     ///         let insert = async |session: &mut Session<R>, collections: &mut [String; 2]| {
     ///             for collection in collections {
     ///                 let insert = doc! { "insert": collection.as_str(), "documents": [{ "_id": 1 }] };
-    ///                 session.run(Writable, ("db", insert)).await?;
+    ///                 session.run(("db", insert)).await?;
     ///             }
     ///             Ok::<(), Error>(())
     ///         };

@@ -29,14 +29,13 @@ use crate::time::Deadline;
 /// ```
 /// use cmap_runtime::bson::doc;
 /// use cmap_runtime::{ReadMode, ReadPreference};
-/// use cmap_runtime::ServerSelector;
 /// use cmap_runtime::{Client, Error, Runtime};
 ///
 /// /// Reads its own write, from a secondary too.
 /// async fn write_and_read<R: Runtime>(client: &Client<R>) -> Result<(), Error> {
 ///     let mut session = client.start_session()?;
 ///     let insert = doc! { "insert": "orders", "documents": [{ "_id": 1 }], "writeConcern": { "w": "majority" } };
-///     session.run(ServerSelector::Writable, ("shop", insert)).await?;
+///     session.run(("shop", insert)).await?;
 ///     let find = doc! { "find": "orders", "readConcern": { "level": "majority" } };
 ///     let nearest = ReadPreference::new(ReadMode::Nearest);
 ///     session.run(nearest, ("shop", find)).await?;
@@ -91,25 +90,20 @@ impl<R: Runtime> Session<R> {
     /// An operation in the session, and part of its transaction: as [`Client::operation`] with
     /// [`in_session`](crate::Operation::in_session).
     #[track_caller]
-    pub fn operation<'a>(
-        &'a mut self,
-        selector: impl Into<ServerSelector>,
-        command: impl IntoRequest + 'a,
-    ) -> Operation<'a, R, InSession> {
-        Operation::of_session(self, selector.into(), command).by_caller()
+    pub fn operation<'a>(&'a mut self, command: impl IntoRequest + 'a) -> Operation<'a, R, InSession> {
+        Operation::of_session(self, command).by_caller()
     }
 
-    /// Runs a command in the session: [`operation`](Self::operation), for at most timeoutMS.
+    /// Runs a command in the session, for at most timeoutMS: [`operation`](Self::operation) has more settings.
     ///
     /// # Errors
     /// Those of [`Operation::run`].
     #[track_caller]
     pub fn run<'a>(
         &'a mut self,
-        selector: impl Into<ServerSelector>,
         command: impl IntoRequest + 'a,
     ) -> impl Future<Output = Result<Reply<'static>, OperationError>> {
-        self.operation(selector, command).run()
+        self.operation(command).run()
     }
 
     /// Its id, as the server knows it.

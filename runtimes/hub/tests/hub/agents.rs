@@ -63,10 +63,10 @@ async fn commands_go_to_a_server_whose_relay_has_dialled_the_hub() {
 
     for number in 0..20 {
         let insert = rawdoc! { "insert": "c", "documents": [{ "_id": number }] };
-        client.run(Writable, ("test", insert)).await.unwrap();
+        client.operation(("test", insert)).on(Writable).run().await.unwrap();
     }
 
-    let count = client.run(Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    let count = client.operation(("test", rawdoc! { "count": "c" })).on(Writable).run().await.unwrap();
     assert_eq!(count.get_i32("n").unwrap(), 20);
     let status: serde_json::Value = serde_json::from_str(&house.get("/status.json").await.1).unwrap();
     assert_eq!(status["agents"][0]["member"], MEMBER, "{status}");

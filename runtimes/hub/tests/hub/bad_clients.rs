@@ -14,7 +14,7 @@ async fn garbage_ends_its_own_connection_and_nothing_else() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "").start().await;
     let client = house.client().await;
-    client.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    client.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
 
     let mut huge = i32::MAX.to_le_bytes().to_vec();
     huge.extend([0; 12]);
@@ -27,7 +27,7 @@ async fn garbage_ends_its_own_connection_and_nothing_else() {
         assert!(answer.is_empty(), "{answer:?}");
     }
 
-    client.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    client.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -46,7 +46,7 @@ async fn half_open_clients_have_so_many_places_and_others_are_turned_away_x_136(
 
     silent.truncate(40);
     let client = house.client().await;
-    client.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    client.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

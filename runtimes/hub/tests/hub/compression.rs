@@ -14,8 +14,13 @@ async fn clients_may_compress_by_what_the_hub_offers_logins_and_all() {
     for (number, name) in (0..).zip(["snappy", "zlib", "zstd"]) {
         let client = house.client_as("app", &format!("compressors={name}")).await;
         let large = rawdoc! { "insert": "c", "documents": [{ "_id": number, "x": "x".repeat(1_000_000) }] };
-        client.run(Writable, ("test", large)).await.unwrap();
-        let found = client.run(Writable, ("test", rawdoc! { "find": "c", "filter": { "_id": number } })).await.unwrap();
+        client.operation(("test", large)).on(Writable).run().await.unwrap();
+        let found = client
+            .operation(("test", rawdoc! { "find": "c", "filter": { "_id": number } }))
+            .on(Writable)
+            .run()
+            .await
+            .unwrap();
 
         let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
         assert_eq!(batch.get_document(0).unwrap().get_str("x").unwrap().len(), 1_000_000, "{name}");

@@ -14,7 +14,7 @@ async fn house(servers: &Servers) -> (House, Client) {
     let house = Plan::before(servers, "maxPoolSize=3").status().start().await;
     let directly = Client::connect(&servers.uri("")).await.unwrap();
     let documents = numbered(10);
-    directly.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": documents })).await.unwrap();
+    directly.run(("test", rawdoc! { "insert": "c", "documents": documents })).await.unwrap();
     (house, directly)
 }
 
@@ -66,7 +66,8 @@ async fn its_transactions_are_aborted_x_137() {
         let mut session = directly.start_session().unwrap();
         session.start_transaction().unwrap();
         let update = rawdoc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "x": 2 } } }] };
-        let ran = directly.operation(ServerSelector::Writable, ("test", update)).in_session(&mut session).run().await;
+        let ran =
+            directly.operation(("test", update)).on(ServerSelector::Writable).in_session(&mut session).run().await;
         ran.is_ok() && session.commit_transaction().await.is_ok()
     })
     .await;
@@ -78,10 +79,13 @@ async fn what_runs_for_it_is_cut_off_and_its_place_is_free_x_137() {
     let house = Plan::before(&servers, "maxPoolSize=1").start().await;
     let client = house.client().await;
     let other = house.client().await;
-    client.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    client.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
     let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(30000) || true" } };
     let running = client.clone();
-    let task = tokio::spawn(async move { running.run(ServerSelector::Writable, ("test", slow)).await.map(drop) });
+    let task =
+        tokio::spawn(
+            async move { running.operation(("test", slow)).on(ServerSelector::Writable).run().await.map(drop) },
+        );
     tokio::time::sleep(Duration::from_millis(300)).await;
 
     client.close(Duration::ZERO).await.unwrap();
@@ -89,7 +93,7 @@ async fn what_runs_for_it_is_cut_off_and_its_place_is_free_x_137() {
 
     // The only connection upstream was its.
     let begun = tokio::time::Instant::now();
-    other.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    other.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(5), "after {:?}", begun.elapsed());
 }
 
@@ -105,7 +109,7 @@ async fn its_transaction_is_aborted_though_the_server_of_its_cursor_is_gone_x_13
     servers.kill_primary();
     servers.pass(Duration::from_secs(11));
     // The hub waits for the new primary.
-    client.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "d", "documents": [{}] })).await.unwrap();
+    client.run(("test", rawdoc! { "insert": "d", "documents": [{}] })).await.unwrap();
     let update = rawdoc! {
         "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "x": 1 } } }],
         "lsid": { "id": uuid(7) }, "txnNumber": 1_i64, "autocommit": false, "startTransaction": true,
@@ -117,7 +121,8 @@ async fn its_transaction_is_aborted_though_the_server_of_its_cursor_is_gone_x_13
 
     // It waits for a transaction that has written there.
     let update = rawdoc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "x": 2 } } }] };
-    let written = tokio::time::timeout(SOON, directly.run(ServerSelector::Writable, ("test", update))).await;
+    let written =
+        tokio::time::timeout(SOON, directly.operation(("test", update)).on(ServerSelector::Writable).run()).await;
     written.expect("the transaction is aborted").unwrap();
 }
 
@@ -139,7 +144,7 @@ async fn a_commit_that_its_driver_has_lost_patience_with_is_carried_out_x_137() 
         "configureFailPoint": "failCommand", "mode": { "times": 1 },
         "data": { "failCommands": ["commitTransaction"], "blockConnection": true, "blockTimeMS": 1_000 },
     };
-    directly.run(ServerSelector::Writable, ("admin", fail_point)).await.unwrap();
+    directly.operation(("admin", fail_point)).on(ServerSelector::Writable).run().await.unwrap();
     let commit = part(rawdoc! { "commitTransaction": 1 });
     let slow = commit.clone();
     let running = tokio::spawn(async move { ask(&mut first, "admin", slow).await });
@@ -182,11 +187,11 @@ async fn a_hub_that_drains_lets_a_transaction_end_and_hangs_up_on_idle_clients()
     let (house, _) = house(&servers).await;
     let idle = Client::connect(&house.uri("timeoutMS=500")).await.unwrap();
     let busy = house.client().await;
-    idle.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    idle.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
     let mut session = busy.start_session().unwrap();
     session.start_transaction().unwrap();
     let insert = |id: i32| rawdoc! { "insert": "c", "documents": [{ "_id": id }] };
-    busy.operation(ServerSelector::Writable, ("test", insert(100))).in_session(&mut session).run().await.unwrap();
+    busy.operation(("test", insert(100))).on(ServerSelector::Writable).in_session(&mut session).run().await.unwrap();
 
     let status = house.hub.status_address().unwrap();
     let House { hub, .. } = house;
@@ -194,8 +199,11 @@ async fn a_hub_that_drains_lets_a_transaction_end_and_hangs_up_on_idle_clients()
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(get(status, "/healthz").await, (503, "the hub ends\n".into()));
     assert_eq!(get(status, "/status.json").await.0, 200, "the status is there to the end (X-143)");
-    assert!(idle.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.is_err(), "nobody comes in");
-    busy.operation(ServerSelector::Writable, ("test", insert(101))).in_session(&mut session).run().await.unwrap();
+    assert!(
+        idle.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.is_err(),
+        "nobody comes in"
+    );
+    busy.operation(("test", insert(101))).on(ServerSelector::Writable).in_session(&mut session).run().await.unwrap();
     session.commit_transaction().await.unwrap();
 
     assert_eq!(draining.await.unwrap(), 0, "all have ended in time");

@@ -26,9 +26,9 @@ async fn a_step_down_is_no_error_of_a_read_nor_of_a_write_that_may_be_repeated_x
         tasks.spawn(async move {
             for round in 0..40 {
                 let insert = rawdoc! { "insert": "c", "documents": [{ "_id": number * 1000 + round }] };
-                let written = client.run(ServerSelector::Writable, ("test", insert)).await.unwrap();
+                let written = client.operation(("test", insert)).on(ServerSelector::Writable).run().await.unwrap();
                 assert_eq!(written.get_i32("n").unwrap(), 1, "once, and not twice");
-                client.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+                client.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });
@@ -36,12 +36,13 @@ async fn a_step_down_is_no_error_of_a_read_nor_of_a_write_that_may_be_repeated_x
     tokio::time::sleep(Duration::from_millis(200)).await;
 
     // The reply may be lost with the primary's role.
-    drop(directly.run(ServerSelector::Writable, ("admin", rawdoc! { "replSetStepDown": 5, "force": true })).await);
+    drop(directly.run(("admin", rawdoc! { "replSetStepDown": 5, "force": true })).await);
     tasks.join_all().await;
 
     let cleared: u64 = clients.iter().map(|client| client.stats().cleared).sum();
     assert_eq!(cleared, 0, "no driver has cleared its pool");
-    let count = directly.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    let count =
+        directly.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
     assert_eq!(count.get_i32("n").unwrap(), 8 * 40);
 }
 
@@ -50,15 +51,15 @@ async fn a_transaction_that_a_step_down_ends_can_be_repeated_as_a_whole_x_134() 
     let servers = Servers::replica_set().await;
     let house = Plan::before(&servers, "").start().await;
     let directly = Client::connect(&servers.uri("")).await.unwrap();
-    directly.run(ServerSelector::Writable, ("test", rawdoc! { "create": "c" })).await.unwrap();
+    directly.run(("test", rawdoc! { "create": "c" })).await.unwrap();
     let client = house.client().await;
     let mut session = client.start_session().unwrap();
     session.start_transaction().unwrap();
     let insert = || rawdoc! { "insert": "c", "documents": [{ "_id": 1 }] };
-    client.operation(ServerSelector::Writable, ("test", insert())).in_session(&mut session).run().await.unwrap();
+    client.operation(("test", insert())).on(ServerSelector::Writable).in_session(&mut session).run().await.unwrap();
 
-    drop(directly.run(ServerSelector::Writable, ("admin", rawdoc! { "replSetStepDown": 5, "force": true })).await);
-    let failed = client.operation(ServerSelector::Writable, ("test", rawdoc! { "find": "c" }));
+    drop(directly.run(("admin", rawdoc! { "replSetStepDown": 5, "force": true })).await);
+    let failed = client.operation(("test", rawdoc! { "find": "c" })).on(ServerSelector::Writable);
     let failed = failed.in_session(&mut session).run().await;
 
     let error = failed.unwrap_err();
@@ -66,7 +67,7 @@ async fn a_transaction_that_a_step_down_ends_can_be_repeated_as_a_whole_x_134() 
     assert_eq!(client.stats().cleared, 0);
     drop(session.abort_transaction().await);
     session.start_transaction().unwrap();
-    client.operation(ServerSelector::Writable, ("test", insert())).in_session(&mut session).run().await.unwrap();
+    client.operation(("test", insert())).on(ServerSelector::Writable).in_session(&mut session).run().await.unwrap();
     session.commit_transaction().await.unwrap();
 }
 
@@ -75,7 +76,7 @@ async fn a_commit_that_a_step_down_has_overtaken_is_decided_by_the_new_primary_x
     let servers = Servers::replica_set().await;
     let house = Plan::before(&servers, "").start().await;
     let client = house.client().await;
-    client.run(ServerSelector::Writable, ("test", rawdoc! { "create": "c" })).await.unwrap();
+    client.run(("test", rawdoc! { "create": "c" })).await.unwrap();
     let mut connection = client.check_out().await.unwrap();
     let part = |mut body: RawDocumentBuf| {
         let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
@@ -103,13 +104,15 @@ async fn commands_that_wait_for_a_primary_keep_no_place_from_reads_of_secondarie
     let house = Plan::before(&servers, "maxPoolSize=1&heartbeatFrequencyMS=500").start().await;
     let (writer, reader) = (house.client().await, house.client().await);
     let insert = |id: i32| rawdoc! { "insert": "c", "documents": [{ "_id": id }] };
-    writer.run(ServerSelector::Writable, ("test", insert(1))).await.unwrap();
+    writer.operation(("test", insert(1))).on(ServerSelector::Writable).run().await.unwrap();
     let mut connection = reader.check_out().await.unwrap();
     // The last member is no majority.
     servers.kill_primary();
-    writer.run(ServerSelector::Writable, ("test", insert(2))).await.unwrap();
+    writer.operation(("test", insert(2))).on(ServerSelector::Writable).run().await.unwrap();
     servers.kill_primary();
-    let write = tokio::spawn(async move { writer.run(ServerSelector::Writable, ("test", insert(3))).await.map(drop) });
+    let write = tokio::spawn(async move {
+        writer.operation(("test", insert(3))).on(ServerSelector::Writable).run().await.map(drop)
+    });
     tokio::time::sleep(Duration::from_millis(500)).await;
 
     let begun = tokio::time::Instant::now();
@@ -128,7 +131,7 @@ async fn a_cursor_is_not_waited_for_as_long_as_a_primary_x_134() {
     let servers = Servers::replica_set().await;
     let house = Plan::before(&servers, "").start().await;
     let client = house.client().await;
-    client.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}, {}] })).await.unwrap();
+    client.run(("test", rawdoc! { "insert": "c", "documents": [{}, {}] })).await.unwrap();
     let mut connection = client.check_out().await.unwrap();
     let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
     let found =
@@ -151,11 +154,12 @@ async fn what_a_handshake_says_of_an_overload_reaches_the_driver_x_134() {
     let servers = Servers::replica_set().await;
     let house = Plan::before(&servers, "").start().await;
     let client = house.client().await;
-    client.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    client.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
     // The only connection upstream that there is has something to do.
     let busy = house.client().await;
     let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(2000) || true" } };
-    let running = tokio::spawn(async move { busy.run(ServerSelector::Writable, ("test", slow)).await.map(drop) });
+    let running =
+        tokio::spawn(async move { busy.operation(("test", slow)).on(ServerSelector::Writable).run().await.map(drop) });
     tokio::time::sleep(Duration::from_millis(300)).await;
     let directly = Client::connect(&servers.uri("")).await.unwrap();
     let fail_point = rawdoc! {
@@ -165,7 +169,7 @@ async fn what_a_handshake_says_of_an_overload_reaches_the_driver_x_134() {
             "errorLabels": ["SystemOverloadedError", "RetryableError"],
         },
     };
-    directly.run(ServerSelector::Writable, ("admin", fail_point)).await.unwrap();
+    directly.operation(("admin", fail_point)).on(ServerSelector::Writable).run().await.unwrap();
     let mut connection = client.check_out().await.unwrap();
 
     // Unnumbered: the hub does not repeat it. A driver may, since nothing was sent.
@@ -192,7 +196,7 @@ async fn a_hub_that_leaves_retries_to_drivers_sends_a_command_once_x_134() {
             "configureFailPoint": "failCommand", "mode": { "times": 1 },
             "data": { "failCommands": ["find"], "errorCode": 11600 },
         };
-        directly.run(ServerSelector::Writable, ("admin", fail_point)).await.unwrap();
+        directly.operation(("admin", fail_point)).on(ServerSelector::Writable).run().await.unwrap();
         let first = ask(&mut connection, "test", rawdoc! { "find": "c" }).await;
         let second = ask(&mut connection, "test", rawdoc! { "find": "c" }).await;
         codes.push([code(&first), code(&second)]);
@@ -219,7 +223,7 @@ async fn a_command_whose_reply_is_lost_is_repeated_twice_at_most_x_134() {
                 "configureFailPoint": "failCommand", "mode": { "times": losses },
                 "data": { "failCommands": [name], "closeConnection": true },
             };
-            directly.run(ServerSelector::Writable, ("admin", fail_point)).await.unwrap();
+            directly.operation(("admin", fail_point)).on(ServerSelector::Writable).run().await.unwrap();
             let reply = ask(&mut connection, "test", command.clone()).await;
             assert_eq!(code(&reply), is_lost.then_some(6), "{name} after {losses} losses: {reply:?}");
             assert_eq!(code(&ask(&mut connection, "test", command.clone()).await), None, "{name}: no loss is left");

@@ -23,7 +23,7 @@ async fn what_a_hub_leaves_that_is_killed_upstream_ends_by_its_own_limits() {
     let client =
         Client::connect(&format!("mongodb://{}/?loadBalanced=true&retryReads=false", hub.address)).await.unwrap();
     let insert = rawdoc! { "insert": "c", "documents": numbered(10) };
-    client.run(Writable, ("test", insert)).await.unwrap();
+    client.operation(("test", insert)).on(Writable).run().await.unwrap();
     let mut connection = client.check_out().await.unwrap();
     // Those without a session end with their connection.
     let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
@@ -33,11 +33,11 @@ async fn what_a_hub_leaves_that_is_killed_upstream_ends_by_its_own_limits() {
     let mut session = client.start_session().unwrap();
     session.start_transaction().unwrap();
     let update = || rawdoc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "x": 1 } } }] };
-    client.operation(Writable, ("test", update())).in_session(&mut session).run().await.unwrap();
+    client.operation(("test", update())).on(Writable).in_session(&mut session).run().await.unwrap();
     let slow = client.clone();
     let running = tokio::spawn(async move {
         let find = rawdoc! { "find": "c", "filter": { "$where": "sleep(30000) || true" } };
-        slow.run(Writable, ("test", find)).await.map(drop)
+        slow.operation(("test", find)).on(Writable).run().await.map(drop)
     });
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(servers.connected() > 0 && !running.is_finished());
@@ -51,7 +51,7 @@ async fn what_a_hub_leaves_that_is_killed_upstream_ends_by_its_own_limits() {
     let locked = async || {
         let mut session = directly.start_session().unwrap();
         session.start_transaction().unwrap();
-        let ran = directly.operation(Writable, ("test", update())).in_session(&mut session).run().await;
+        let ran = directly.operation(("test", update())).on(Writable).in_session(&mut session).run().await;
         drop(session.abort_transaction().await);
         ran.is_err()
     };

@@ -17,10 +17,10 @@ async fn beyond_the_depth_drivers_are_asked_to_back_off_x_135() {
     let limits = "[limits]\nwaiting = 0\nbase-backoff-ms = 70";
     let house = Plan::before(&servers, "maxPoolSize=1").more(limits).start().await;
     let (busy, other) = (house.client().await, house.client().await);
-    busy.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    busy.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
     let task = tokio::spawn(async move {
         let slow = rawdoc! { "find": "c", "filter": { "$where": SLOW } };
-        busy.run(ServerSelector::Writable, ("test", slow)).await.map(drop)
+        busy.operation(("test", slow)).on(ServerSelector::Writable).run().await.map(drop)
     });
     tokio::time::sleep(Duration::from_millis(300)).await;
 
@@ -39,10 +39,10 @@ async fn commands_that_wait_have_so_many_bytes_at_most_x_141() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "maxPoolSize=1").more("[limits]\nwaiting-bytes = 10000").start().await;
     let (busy, other) = (house.client().await, house.client().await);
-    busy.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    busy.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
     let task = tokio::spawn(async move {
         let slow = rawdoc! { "find": "c", "filter": { "$where": SLOW } };
-        busy.run(ServerSelector::Writable, ("test", slow)).await.map(drop)
+        busy.operation(("test", slow)).on(ServerSelector::Writable).run().await.map(drop)
     });
     tokio::time::sleep(Duration::from_millis(300)).await;
 
@@ -64,10 +64,10 @@ async fn a_pool_that_is_changed_in_the_file_lets_no_more_commands_run_before_the
     let house = Plan::before(&servers, "maxPoolSize=1").more("[limits]\nwaiting = 0").start().await;
     house.reload(|text| text.replace("maxPoolSize=1", "maxPoolSize=50"));
     let (busy, other) = (house.client().await, house.client().await);
-    busy.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    busy.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
     let task = tokio::spawn(async move {
         let slow = rawdoc! { "find": "c", "filter": { "$where": SLOW } };
-        busy.run(ServerSelector::Writable, ("test", slow)).await.map(drop)
+        busy.operation(("test", slow)).on(ServerSelector::Writable).run().await.map(drop)
     });
     tokio::time::sleep(Duration::from_millis(300)).await;
 
@@ -82,10 +82,10 @@ async fn the_time_in_the_queue_counts_x_131() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "maxPoolSize=1").start().await;
     let (busy, other) = (house.client().await, house.client().await);
-    busy.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    busy.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
     let task = tokio::spawn(async move {
         let slow = rawdoc! { "find": "c", "filter": { "$where": SLOW } };
-        busy.run(ServerSelector::Writable, ("test", slow)).await.map(drop)
+        busy.operation(("test", slow)).on(ServerSelector::Writable).run().await.map(drop)
     });
     tokio::time::sleep(Duration::from_millis(300)).await;
 

@@ -19,7 +19,7 @@ use super::servers::Servers;
 /// Whether a user gets an answer by this connection string.
 async fn is_served(uri: &str) -> bool {
     let Ok(client) = Client::connect(uri).await else { return false };
-    client.run(Writable, ("test", rawdoc! { "count": "c" })).await.is_ok()
+    client.operation(("test", rawdoc! { "count": "c" })).on(Writable).run().await.is_ok()
 }
 
 fn signal(hub: &HubProgram, name: &str) {
@@ -178,7 +178,7 @@ async fn at_sigterm_an_open_cursor_may_end_and_then_the_program_does() {
     let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
     let mut hub = HubProgram::start(folder.path(), &servers.uri(""), &[], "drain-seconds = 30\n");
     let client = Client::connect(&format!("mongodb://{}/?loadBalanced=true", hub.address)).await.unwrap();
-    client.run(Writable, ("test", rawdoc! { "insert": "c", "documents": numbered(10) })).await.unwrap();
+    client.run(("test", rawdoc! { "insert": "c", "documents": numbered(10) })).await.unwrap();
     let mut connection = client.check_out().await.unwrap();
     let reply = connection.run_command("test", rawdoc! { "find": "c", "batchSize": 2 }).await.unwrap();
     let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();

@@ -11,11 +11,11 @@ use super::servers::Servers;
 /// Runs a command that takes half a minute.
 fn run_long(client: &Client) -> JoinHandle<Result<(), OperationError>> {
     let (client, find) = (client.clone(), rawdoc! { "find": "c", "filter": { "$where": "sleep(30000) || true" } });
-    tokio::spawn(async move { client.run(Writable, ("test", find)).await.map(drop) })
+    tokio::spawn(async move { client.operation(("test", find)).on(Writable).run().await.map(drop) })
 }
 
 async fn insert_one(client: &Client) {
-    client.run(Writable, ("test", rawdoc! { "insert": "c", "documents": [{ "pin": "4711" }] })).await.unwrap();
+    client.run(("test", rawdoc! { "insert": "c", "documents": [{ "pin": "4711" }] })).await.unwrap();
 }
 
 async fn current(connection: &mut Connection, command: RawDocumentBuf) -> Vec<RawDocumentBuf> {
@@ -58,7 +58,7 @@ async fn users_see_and_end_their_own_operations_and_no_others_x_138() {
     let error = tokio::time::timeout(SOON, running).await.unwrap().unwrap().unwrap_err();
     assert!(error.to_string().contains("Interrupted"), "{error}");
     assert!(current(&mut own, rawdoc! { "currentOp": 1 }).await.is_empty());
-    anna.run(Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    anna.operation(("test", rawdoc! { "count": "c" })).on(Writable).run().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,7 +86,7 @@ async fn a_command_that_waits_for_its_turn_is_listed_and_can_be_ended_x_138() {
         let error = tokio::time::timeout(SOON, task).await.unwrap().unwrap().unwrap_err();
         assert!(error.to_string().contains("Interrupted"), "{error}");
     }
-    anna.run(Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    anna.operation(("test", rawdoc! { "count": "c" })).on(Writable).run().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,9 +26,9 @@ async fn every_reply_goes_to_whoever_asked_x_131() {
             for round in 0..ROUNDS {
                 let id = number * ROUNDS + round;
                 let insert = rawdoc! { "insert": "notes", "documents": [{ "_id": id, "by": number }] };
-                client.run(ServerSelector::Writable, ("test", insert)).await.unwrap();
+                client.operation(("test", insert)).on(ServerSelector::Writable).run().await.unwrap();
                 let find = rawdoc! { "find": "notes", "filter": { "_id": id } };
-                let reply = client.run(ServerSelector::Writable, ("test", find)).await.unwrap();
+                let reply = client.operation(("test", find)).on(ServerSelector::Writable).run().await.unwrap();
                 let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
                 assert_eq!(batch.get_document(0).unwrap().get_i32("by").unwrap(), number);
             }
@@ -46,13 +46,14 @@ async fn a_cursor_holds_no_connection_upstream_x_131() {
     let house = Plan::before(&servers, "maxPoolSize=1&readPreference=primary").start().await;
     let client = house.client().await;
     let documents = numbered(100);
-    client.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": documents })).await.unwrap();
+    client.run(("test", rawdoc! { "insert": "c", "documents": documents })).await.unwrap();
 
     // Each has a cursor open, on the only connection upstream.
     let mut cursors = Vec::new();
     for _ in 0..5 {
         let find = rawdoc! { "find": "c", "batchSize": 7, "sort": { "_id": 1 } };
-        cursors.push((client.operation(ServerSelector::Writable, ("test", find)).cursor().await.unwrap(), Vec::new()));
+        cursors
+            .push((client.operation(("test", find)).on(ServerSelector::Writable).cursor().await.unwrap(), Vec::new()));
     }
     for _ in 0..100 {
         for (cursor, ids) in &mut cursors {
@@ -68,7 +69,7 @@ async fn a_transaction_keeps_to_its_router_and_holds_no_connection_x_131() {
     let servers = Servers::sharded().await;
     let house = Plan::before(&servers, "maxPoolSize=2").start().await;
     let client = house.client().await;
-    client.run(ServerSelector::Writable, ("test", rawdoc! { "create": "c" })).await.unwrap();
+    client.run(("test", rawdoc! { "create": "c" })).await.unwrap();
 
     let mut tasks = JoinSet::new();
     for number in 0..10 {
@@ -79,7 +80,8 @@ async fn a_transaction_keeps_to_its_router_and_holds_no_connection_x_131() {
             for round in 0..3 {
                 let insert = rawdoc! { "insert": "c", "documents": [{ "_id": number * 10 + round }] };
                 client
-                    .operation(ServerSelector::Writable, ("test", insert))
+                    .operation(("test", insert))
+                    .on(ServerSelector::Writable)
                     .in_session(&mut session)
                     .run()
                     .await
@@ -90,7 +92,7 @@ async fn a_transaction_keeps_to_its_router_and_holds_no_connection_x_131() {
     }
     tasks.join_all().await;
 
-    let reply = client.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    let reply = client.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
     assert_eq!(reply.get_i32("n").unwrap(), 30);
 }
 
@@ -101,7 +103,7 @@ async fn the_read_preference_of_a_command_selects_its_server() {
     let client = house.client().await;
 
     let secondary = ReadPreference::new(ReadMode::Secondary);
-    let reply = client.run(secondary, ("test", rawdoc! { "hello": 1 })).await.unwrap();
+    let reply = client.operation(("test", rawdoc! { "hello": 1 })).on(secondary).run().await.unwrap();
     assert_eq!(reply.get_str("msg").unwrap(), "isdbgrid", "the hub itself answers hellos");
     let mut connection = client.check_out().await.unwrap();
     let written = ask(&mut connection, "test", rawdoc! { "insert": "c", "documents": [{ "_id": 1 }] }).await;

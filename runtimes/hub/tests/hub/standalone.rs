@@ -14,7 +14,7 @@ fn numbered_insert(number: i64) -> RawDocumentBuf {
 }
 
 async fn count(client: &Client) -> i32 {
-    client.run(Writable, ("test", rawdoc! { "count": "c" })).await.unwrap().get_i32("n").unwrap()
+    client.operation(("test", rawdoc! { "count": "c" })).on(Writable).run().await.unwrap().get_i32("n").unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -24,13 +24,13 @@ async fn drivers_need_no_option_before_it_x_140() {
     let client = house.client().await;
 
     for _ in 0..3 {
-        client.run(Writable, ("test", rawdoc! { "insert": "c", "documents": [{ "x": 1 }] })).await.unwrap();
+        client.run(("test", rawdoc! { "insert": "c", "documents": [{ "x": 1 }] })).await.unwrap();
     }
 
     assert_eq!(count(&client).await, 3);
     let mut session = client.start_session().unwrap();
     session.start_transaction().unwrap();
-    let insert = client.operation(Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] }));
+    let insert = client.operation(("test", rawdoc! { "insert": "c", "documents": [{}] }));
     let error = insert.in_session(&mut session).run().await.unwrap_err().to_string();
     assert!(error.contains("(20, IllegalOperation)"), "the server refuses it: {error}");
 }
@@ -44,7 +44,7 @@ async fn a_write_whose_reply_was_lost_is_repeated_by_nobody_x_140() {
         "configureFailPoint": "failCommand", "mode": { "times": 1 },
         "data": { "failCommands": ["insert"], "closeConnection": true },
     };
-    directly.run(Writable, ("admin", fails)).await.unwrap();
+    directly.operation(("admin", fails)).on(Writable).run().await.unwrap();
     let client = house.client().await;
     let mut connection = client.check_out().await.unwrap();
 

@@ -13,13 +13,13 @@ async fn the_status_says_who_runs_what_and_shows_no_contents() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "").user("a<b>", "").status().start().await;
     let client = house.client_as("a%3Cb%3E", "").await;
-    client
-        .run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{ "pin": "4711" }] }))
-        .await
-        .unwrap();
+    client.run(("test", rawdoc! { "insert": "c", "documents": [{ "pin": "4711" }] })).await.unwrap();
     let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(2000) || true" } };
     let running = client.clone();
-    let task = tokio::spawn(async move { running.run(ServerSelector::Writable, ("test", slow)).await.map(drop) });
+    let task =
+        tokio::spawn(
+            async move { running.operation(("test", slow)).on(ServerSelector::Writable).run().await.map(drop) },
+        );
     tokio::time::sleep(Duration::from_millis(300)).await;
 
     let (status, text) = house.get("/status.json").await;
@@ -45,14 +45,14 @@ async fn a_second_look_tells_what_has_changed_since_the_first_x_139() {
     let (anna, ben) = (house.client_as("anna", "").await, house.client_as("ben", "").await);
     let count = || ("test", rawdoc! { "count": "c" });
     for client in [&anna, &ben] {
-        client.run(ServerSelector::Writable, count()).await.unwrap();
+        client.operation(count()).on(ServerSelector::Writable).run().await.unwrap();
     }
     let look = async |path: &str| -> serde_json::Value { serde_json::from_str(&house.get(path).await.1).unwrap() };
     let first = look("/status.json").await;
     let snapshot = first["snapshot"].as_str().unwrap();
     assert!(first.get("difference").is_none(), "nobody has asked for one");
 
-    ben.run(ServerSelector::Writable, ("test", rawdoc! { "distinct": "c", "key": "x" })).await.unwrap();
+    ben.operation(("test", rawdoc! { "distinct": "c", "key": "x" })).on(ServerSelector::Writable).run().await.unwrap();
     let second = look(&format!("/status.json?since={snapshot}")).await;
 
     let difference = &second["difference"];

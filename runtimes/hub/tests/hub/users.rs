@@ -16,10 +16,10 @@ async fn users_log_in_at_the_hub_by_either_mechanism() {
 
     for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-1"] {
         let client = house.client_as("app", &format!("authMechanism={mechanism}")).await;
-        let status = client.run(ServerSelector::Writable, ("admin", rawdoc! { "connectionStatus": 1 })).await.unwrap();
+        let status = client.run(("admin", rawdoc! { "connectionStatus": 1 })).await.unwrap();
         let users = status.get_document("authInfo").unwrap().get_array("authenticatedUsers").unwrap();
         assert_eq!(users.get_document(0).unwrap().get_str("user").unwrap(), "app", "{mechanism}");
-        client.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+        client.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
     }
     for (user, query) in [("nobody", ""), ("app", "authSource=other")] {
         let error = house.client_as(user, query).await.check_out().await.unwrap_err().to_string();
@@ -35,7 +35,7 @@ async fn a_cursor_of_another_connection_is_not_found_x_132() {
     let house = Plan::before(&servers, "").user("anna", "").user("ben", "").start().await;
     let (anna, ben) = (house.client_as("anna", "").await, house.client_as("ben", "").await);
     let documents = numbered(10);
-    anna.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": documents })).await.unwrap();
+    anna.run(("test", rawdoc! { "insert": "c", "documents": documents })).await.unwrap();
     let (mut own, mut other) = (anna.check_out().await.unwrap(), ben.check_out().await.unwrap());
     let reply = ask(&mut own, "test", rawdoc! { "find": "c", "batchSize": 2 }).await;
     let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
@@ -72,20 +72,20 @@ async fn a_forbidden_command_in_a_transaction_is_refused_and_the_transaction_goe
     let rules = "[[user.allow]]\ndatabases = ['shop']\n[[user.allow]]\ndatabases = ['admin']\ncommands = ['*Transaction', 'endSessions']";
     let house = Plan::before(&servers, "").user("app", rules).start().await;
     let client = house.client_as("app", "").await;
-    client.run(ServerSelector::Writable, ("shop", rawdoc! { "create": "c" })).await.unwrap();
+    client.run(("shop", rawdoc! { "create": "c" })).await.unwrap();
     let mut session = client.start_session().unwrap();
     session.start_transaction().unwrap();
     let insert = || rawdoc! { "insert": "c", "documents": [{ "x": 1 }] };
-    client.operation(ServerSelector::Writable, ("shop", insert())).in_session(&mut session).run().await.unwrap();
+    client.operation(("shop", insert())).on(ServerSelector::Writable).in_session(&mut session).run().await.unwrap();
 
     let forbidden =
-        client.operation(ServerSelector::Writable, ("other", insert())).in_session(&mut session).run().await;
+        client.operation(("other", insert())).on(ServerSelector::Writable).in_session(&mut session).run().await;
 
     let error = forbidden.unwrap_err();
     assert!(error.to_string().contains("not authorized on other.c to execute command { insert }"), "{error}");
     assert!(!error.has_label("TransientTransactionError"), "a repetition would fail again");
     session.commit_transaction().await.unwrap();
-    let count = client.run(ServerSelector::Writable, ("shop", rawdoc! { "count": "c" })).await.unwrap();
+    let count = client.operation(("shop", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
     assert_eq!(count.get_i32("n").unwrap(), 1);
 }
 

@@ -443,7 +443,7 @@ pub(crate) async fn wait_until_unlocked(directly: &Client, numbers: core::ops::R
             session.start_transaction().unwrap();
             let every = rawdoc! { "q": {}, "u": { "$set": { "seen": true } }, "multi": true };
             let update = rawdoc! { "update": collection.as_str(), "updates": [every] };
-            let written = directly.operation(Writable, ("load", update)).in_session(&mut session).run().await;
+            let written = directly.operation(("load", update)).on(Writable).in_session(&mut session).run().await;
             // One that has failed is there no more.
             let _ = session.abort_transaction().await;
             let Err(error) = written else { break };

@@ -247,7 +247,7 @@ async fn write<R: Listen>(runtime: R, work: Arc<Work<R>>, task: usize) {
     while !work.is_over.load(Ordering::SeqCst) {
         if let Some(client) = work.begin() {
             let insert = rawdoc! { "insert": "log", "documents": [{ "task": number }] };
-            match client.run(Writable, ("db", insert)).await {
+            match client.operation(("db", insert)).on(Writable).run().await {
                 Ok(_) => drop(work.acknowledged[task].fetch_add(1, Ordering::SeqCst)),
                 Err(error) => work.errors.lock().unwrap().push(error.to_string()),
             }

@@ -132,10 +132,10 @@ fn chance_of_patience(seed: u64) -> u64 {
 
 async fn fill(client: &Client) {
     let documents: Vec<Document> = (0..12).map(|n| doc! { "_id": n, "n": 0 }).collect();
-    client.run(Writable, ("db", doc! { "insert": "numbers", "documents": documents })).await.unwrap();
+    client.run(("db", doc! { "insert": "numbers", "documents": documents })).await.unwrap();
     let create = doc! { "create": "events", "capped": true, "size": 100_000 };
-    client.run(Writable, ("db", create)).await.unwrap();
-    client.run(Writable, ("db", doc! { "insert": "events", "documents": [{ "n": 0 }] })).await.unwrap();
+    client.operation(("db", create)).on(Writable).run().await.unwrap();
+    client.run(("db", doc! { "insert": "events", "documents": [{ "n": 0 }] })).await.unwrap();
 }
 
 /// The tasks have ended, and the server is well. What was given up is looked at, and then the client is closed.
@@ -160,7 +160,7 @@ async fn end(
     let mut is_served = false;
     // One that was lost without a word is found by using it.
     for _ in 0..if weather == Weather::Stormy { 4 } else { 1 } {
-        is_served |= client.run_within(Writable, ("admin", rawdoc! { "ping": 1 }), SOON).await.is_ok();
+        is_served |= client.run_within(("admin", rawdoc! { "ping": 1 }), SOON).await.is_ok();
     }
     assert!(is_served, "cursors that nobody reads keep others from a connection");
     let had_connection = client.stats().counts.available > 0;
@@ -244,7 +244,7 @@ impl User {
         let closes = self.chance.up_to(1) == 0;
         let client = self.client.clone();
         let read = async {
-            let mut cursor = client.operation(Writable, ("db", find())).cursor().await?;
+            let mut cursor = client.operation(("db", find())).on(Writable).cursor().await?;
             for _ in 0..steps {
                 cursor.try_next().await?;
             }
@@ -264,9 +264,9 @@ impl User {
             let mut options = CursorOptions::default();
             options.max_await_time = Some(WAIT);
             let tail = doc! { "find": "events", "tailable": true, "awaitData": true };
-            client.operation(Writable, ("db", tail)).within(ITERATION).cursor_with(options).await
+            client.operation(("db", tail)).on(Writable).within(ITERATION).cursor_with(options).await
         } else {
-            client.operation(Writable, ("db", find())).cursor().await
+            client.operation(("db", find())).on(Writable).cursor().await
         };
         let Some(mut cursor) = self.note("open", Some(operation)) else { return };
         for _ in 0..if is_tailable { 1 } else { 2 } {
@@ -307,7 +307,7 @@ impl User {
         let client = self.client.clone();
         let Ok(mut session) = client.start_session() else { return };
         let read = async {
-            let mut cursor = session.operation(Writable, ("db", find())).cursor().await?;
+            let mut cursor = session.operation(("db", find())).on(Writable).cursor().await?;
             for _ in 0..steps {
                 cursor.try_next(&mut session).await?;
             }
@@ -366,7 +366,7 @@ impl User {
         if self.weather != Weather::Calm || self.chance.up_to(1) == 0 {
             return;
         }
-        let written = session.run(Writable, ("db", doc! { "insert": "kept", "documents": [{}] })).await;
+        let written = session.run(("db", doc! { "insert": "kept", "documents": [{}] })).await;
         if self.note("write behind a transaction", Some(written)).is_some() {
             self.shared.kept.fetch_add(1, Ordering::SeqCst);
         }
@@ -383,7 +383,7 @@ fn find() -> Document {
 
 async fn increment(session: &mut Session, id: i32) -> Result<(), OperationError> {
     let update = doc! { "q": { "_id": id }, "u": { "$inc": { "n": 1 } } };
-    session.run(Writable, ("db", doc! { "update": "numbers", "updates": [update] })).await.map(drop)
+    session.run(("db", doc! { "update": "numbers", "updates": [update] })).await.map(drop)
 }
 
 async fn trouble(sim: &Sim, set: &Servers, chance: &mut Random) {

@@ -18,12 +18,12 @@ async fn fill(client: &Client) {
     let documents: Vec<Document> = (0..10).map(|n| doc! { "_id": n }).collect();
     let majority = doc! { "w": "majority" };
     let insert = doc! { "insert": "numbers", "documents": documents, "writeConcern": majority };
-    client.run(Writable, ("db", insert)).await.unwrap();
+    client.operation(("db", insert)).on(Writable).run().await.unwrap();
 }
 
 async fn find(client: &Client) -> Cursor {
     let find = rawdoc! { "find": "numbers", "sort": { "_id": 1 }, "batchSize": 2 };
-    client.operation(Writable, ("db", find)).cursor().await.unwrap()
+    client.operation(("db", find)).on(Writable).cursor().await.unwrap()
 }
 
 async fn count(cursor: &mut Cursor) -> usize {
@@ -61,7 +61,7 @@ fn a_cursor_says_that_its_server_has_left_x_58() {
         fill(&client).await;
         let leaving: ServerAddress = "c.example:27017".parse().unwrap();
         let find = rawdoc! { "find": "numbers", "batchSize": 1 };
-        let find = client.operation(ServerSelector::AnyOf([leaving.clone()].into()), ("db", find));
+        let find = client.operation(("db", find)).on(ServerSelector::AnyOf([leaving.clone()].into()));
         let mut cursor = find.cursor().await.unwrap();
         cursor.try_next().await.unwrap();
 
@@ -90,8 +90,8 @@ fn a_cursor_whose_get_more_takes_too_long_is_ended_on_the_server() {
             fill(&client).await;
             let data = rawdoc! { "failCommands": ["getMore"], "blockConnection": true, "blockTimeMS": 5000 };
             let slow = rawdoc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
-            client.run(Writable, ("admin", slow)).await.unwrap();
-            let find = client.operation(Writable, ("db", rawdoc! { "find": "numbers", "batchSize": 2 }));
+            client.operation(("admin", slow)).on(Writable).run().await.unwrap();
+            let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 2 })).on(Writable);
             let mut cursor = find.within(Duration::from_secs(1)).cursor().await.unwrap();
             cursor.try_next().await.unwrap();
             cursor.try_next().await.unwrap();
@@ -101,7 +101,7 @@ fn a_cursor_whose_get_more_takes_too_long_is_ended_on_the_server() {
 
             assert!(error.is_timeout(), "{error}");
             assert!(sim.elapsed() < Duration::from_secs(5), "the limit of killCursors begins anew");
-            let reply = client.run(Writable, ("db", rawdoc! { "dbStats": 1 })).await.unwrap();
+            let reply = client.operation(("db", rawdoc! { "dbStats": 1 })).on(Writable).run().await.unwrap();
             assert_eq!(reply.get_i32("openCursors").unwrap(), 0);
         });
     });
@@ -117,14 +117,14 @@ fn closing_a_client_ends_the_pauses_of_its_operations() {
             let labels = ["SystemOverloadedError", "RetryableError"];
             let data = doc! { "failCommands": ["find"], "errorCode": 462, "errorLabels": labels.to_vec() };
             let refuse = doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data };
-            client.run(Writable, ("admin", refuse)).await.unwrap();
+            client.operation(("admin", refuse)).on(Writable).run().await.unwrap();
             let (closing, runtime) = (client.clone(), sim.runtime().clone());
             sim.spawn(async move {
                 runtime.sleep(Duration::from_secs(100)).await;
                 closing.close(HOUR).await.unwrap();
             });
 
-            let error = client.run(Writable, ("db", rawdoc! { "find": "numbers" })).await.unwrap_err();
+            let error = client.operation(("db", rawdoc! { "find": "numbers" })).on(Writable).run().await.unwrap_err();
 
             assert!(matches!(error.kind, OperationErrorKind::Closed), "{error}");
             // A pause of seconds would have gone on.

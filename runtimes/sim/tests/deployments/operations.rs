@@ -136,7 +136,7 @@ fn an_overloaded_server_is_spared_and_back_at_full_throughput_in_seconds_bp_8() 
 /// Reads again and again.
 async fn read(client: Client, runtime: cmap_sim::SimRuntime, load: Arc<Load>) {
     loop {
-        match client.run(Writable, ("db", rawdoc! { "find": "things" })).await {
+        match client.operation(("db", rawdoc! { "find": "things" })).on(Writable).run().await {
             Ok(_) => drop(load.done.fetch_add(1, Ordering::SeqCst)),
             Err(error) if error.has_label("SystemOverloadedError") => {
                 assert_eq!(error.retries, 2, "{error}");
@@ -173,7 +173,7 @@ async fn write(client: Client, task: usize, runtime: cmap_sim::SimRuntime, told:
         };
         let insert = rawdoc! { "insert": "log", "documents": [{ "task": task_number }] };
         for command in [count, insert] {
-            if let Err(error) = client.run(Writable, ("db", command)).await {
+            if let Err(error) = client.operation(("db", command)).on(Writable).run().await {
                 told.errors.lock().unwrap().push(format!("after {:?}: {error}", runtime.elapsed()));
             }
         }
@@ -239,7 +239,7 @@ fn a_secondary_writes_the_result_of_an_aggregation_that_asks_for_one_sel_38() {
         let secondary = ReadPreference::new(ReadMode::Secondary);
         let out = rawdoc! { "aggregate": "log", "pipeline": [{ "$out": "copy" }], "cursor": {} };
 
-        let error = client.run(secondary, ("db", out)).await.unwrap_err();
+        let error = client.operation(("db", out)).on(secondary).run().await.unwrap_err();
 
         // The simulated one says that it cannot.
         assert!(error.to_string().contains("an aggregation that writes, on a secondary"), "{error}");

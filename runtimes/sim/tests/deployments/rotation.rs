@@ -85,7 +85,7 @@ async fn work(client: Client, runtime: SimRuntime, tally: Arc<Tally>, task: usiz
     let nearest = ServerSelector::from(ReadPreference::new(ReadMode::Nearest));
     let selector = if task.is_multiple_of(2) { ServerSelector::Writable } else { nearest };
     while !tally.is_over.load(Ordering::SeqCst) {
-        match client.run(selector.clone(), ("db", rawdoc! { "count": "things" })).await {
+        match client.operation(("db", rawdoc! { "count": "things" })).on(selector.clone()).run().await {
             Ok(_) => drop(tally.served[task].fetch_add(1, Ordering::SeqCst)),
             Err(error) => tally.errors.lock().unwrap().push(error.to_string()),
         }

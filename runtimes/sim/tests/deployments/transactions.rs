@@ -75,7 +75,7 @@ async fn through_failovers(sim: &Sim, set: &Servers, told: Arc<Told>, seed: u64)
     let client = Client::connect(&set.uri(OPTIONS)).await.unwrap();
     let accounts = (0..i32::try_from(ACCOUNTS).unwrap()).map(|id| doc! { "_id": id, "balance": BALANCE });
     let insert = doc! { "insert": "accounts", "documents": accounts.collect::<Vec<_>>() };
-    client.run(Writable, ("bank", insert)).await.unwrap();
+    client.operation(("bank", insert)).on(Writable).run().await.unwrap();
     for task in 0..TASKS {
         told.running.fetch_add(1, Ordering::SeqCst);
         let random = Random::new(seed.wrapping_mul(1000).wrapping_add(task as u64));
@@ -125,10 +125,10 @@ impl Transfer {
         told.attempts.fetch_add(1, Ordering::SeqCst);
         for (account, change) in [(*from, -1), (*to, 1)] {
             let update = doc! { "q": { "_id": account }, "u": { "$inc": { "balance": change } } };
-            session.run(Writable, ("bank", doc! { "update": "accounts", "updates": [update] })).await?;
+            session.run(("bank", doc! { "update": "accounts", "updates": [update] })).await?;
         }
         let record = doc! { "task": *task, "from": *from, "to": *to };
-        session.run(Writable, ("bank", doc! { "insert": "transfers", "documents": [record] })).await?;
+        session.run(("bank", doc! { "insert": "transfers", "documents": [record] })).await?;
         Ok(())
     }
 }

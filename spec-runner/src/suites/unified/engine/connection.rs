@@ -74,7 +74,7 @@ impl SimClient {
 
 impl SimClient {
     fn prepare<'o>(&'o self, operation: &Operate<'o>, body: &'o RawDocument) -> cmap_sim::Operation<'o> {
-        let prepared = self.client.operation(operation.selector.clone(), (operation.database, body));
+        let prepared = self.client.operation((operation.database, body)).on(operation.selector.clone());
         let prepared = if operation.is_once { prepared.once() } else { prepared };
         match left(&self.runtime, operation.deadline) {
             None => prepared,
@@ -191,7 +191,7 @@ impl Client for SimClient {
         }
         let address = session.pinned_to().cloned().ok_or_else(|| Failure::client("the session is not pinned"))?;
         let selector = ServerSelector::AnyOf([address].into());
-        let ran = self.client.operation(selector, ("admin", &*body)).once().run().await;
+        let ran = self.client.operation(("admin", &*body)).on(selector).once().run().await;
         ran.map(drop).map_err(|error| of_operation(&error))
     }
 

@@ -113,7 +113,7 @@ impl Caller {
     }
 
     async fn retried(&self, number: u64) -> Result<u64, Broken> {
-        let run = self.client.run(ServerSelector::Writable, ("db", find(number)));
+        let run = self.client.operation(("db", find(number))).on(ServerSelector::Writable).run();
         match self.in_time("an operation", run).await? {
             Ok(reply) => {
                 law(OWN_REPLY, is_answer(&reply, number), || format!("find {number}: {reply:?}"))?;
@@ -131,7 +131,7 @@ impl Caller {
             "documents": [{ "order": order }],
             "writeConcern": { "w": "majority" },
         };
-        let run = self.client.run(ServerSelector::Writable, ("db", insert));
+        let run = self.client.operation(("db", insert)).on(ServerSelector::Writable).run();
         match self.in_time("an operation", run).await? {
             Ok(reply) => {
                 law(OWN_REPLY, reply.get_i32("n").is_ok_and(|n| n == 1), || format!("insert {number}: {reply:?}"))?;
@@ -147,7 +147,7 @@ impl Caller {
 
     async fn cursor(&self) -> Result<u64, Broken> {
         let find = rawdoc! { "find": "numbers", "sort": { "_id": 1 }, "batchSize": 3 };
-        let opened = self.client.operation(ServerSelector::Writable, ("db", find)).cursor().await;
+        let opened = self.client.operation(("db", find)).on(ServerSelector::Writable).cursor().await;
         let mut cursor = match opened {
             Ok(cursor) => cursor,
             Err(error) => return self.failed(Mark::CursorFailed, CALM_CURSOR, &error),
