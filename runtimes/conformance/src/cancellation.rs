@@ -7,7 +7,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bson::rawdoc;
-use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{CheckOut, Client, Connection, Event};
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use bson::rawdoc;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::WaitBound;
-use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{CheckOutError, Client, Connection, Holder, WaitsFor, internals};
 

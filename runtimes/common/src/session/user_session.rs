@@ -5,7 +5,6 @@ use std::sync::{Mutex, PoisonError};
 
 use bson::{RawDocument, Timestamp};
 use cmap_core::session::{Causality, ClusterTime, SessionId, Snapshot, Transaction, TransactionOptions};
-use cmap_core::topology::ServerSelector;
 
 use super::options::{Consistency, SessionOptions};
 use super::sessions::Lent;
