@@ -43,7 +43,11 @@ pub unsafe extern "C" fn cmap_pool_new(
     let make = || {
         // SAFETY: the pointers are as the header asks.
         let (place, address, options) = unsafe {
-            (Out::at(pool, "pool")?, text(address, address_length, "address")?, text(options, options_length, "options")?)
+            (
+                Out::at(pool, "pool")?,
+                text(address, address_length, "address")?,
+                text(options, options_length, "options")?,
+            )
         };
         let wrong = |error: ParseAddressError| Failure::new(CMAP_ERROR_ADDRESS, error.to_string());
         let address: ServerAddress = address.parse().map_err(wrong)?;

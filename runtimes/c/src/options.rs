@@ -203,7 +203,9 @@ impl TryFrom<i64> for MillisOrNever {
     fn try_from(millis: i64) -> Result<Self, String> {
         match millis {
             -1 => Ok(Self::Never),
-            _ => u64::try_from(millis).map(Self::Millis).map_err(|_| format!("{millis} is neither a time nor -1, never")),
+            _ => {
+                u64::try_from(millis).map(Self::Millis).map_err(|_| format!("{millis} is neither a time nor -1, never"))
+            }
         }
     }
 }

@@ -202,7 +202,10 @@ impl Output {
         match action {
             Action::Connect { connection } => {
                 let origin = state.pool().ok().and_then(|pool| pool.origin_of(connection));
-                Self { check_out: origin.map_or_else(CheckOut::default, Into::into), ..Self::at(CMAP_CONNECT, connection) }
+                Self {
+                    check_out: origin.map_or_else(CheckOut::default, Into::into),
+                    ..Self::at(CMAP_CONNECT, connection)
+                }
             }
             Action::Check { connection } => {
                 // A connection that was closed since is not asked about.

@@ -67,9 +67,7 @@ pub unsafe extern "C" fn cmap_pool_statistics(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmap_pool_holders(pool: *mut Pool, json: *mut *const c_char, length: *mut usize) -> i32 {
     // SAFETY: the pointers are as the header asks.
-    unsafe {
-        call(pool, |state| lend(state, json, length, |state| Ok(report::holders(state.pool()?).to_string())))
-    }
+    unsafe { call(pool, |state| lend(state, json, length, |state| Ok(report::holders(state.pool()?).to_string()))) }
 }
 
 /// The state of the machine, for a report of a bug, as a JSON object whose form may change with each version. It is lent until the next

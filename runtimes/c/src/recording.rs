@@ -89,7 +89,8 @@ pub unsafe extern "C" fn cmap_pool_recording(
         call(pool, |state| {
             let trigger = text(trigger, trigger_length, "trigger")?;
             let (bytes, length) = (Out::at(bytes, "bytes")?, Out::at(length, "length")?);
-            let nothing = || Failure::new(CMAP_ERROR_NOT_RECORDING, "nothing is recorded: call cmap_pool_start_recording");
+            let nothing =
+                || Failure::new(CMAP_ERROR_NOT_RECORDING, "nothing is recorded: call cmap_pool_start_recording");
             let contents = state.machine.recording().ok_or_else(nothing)?;
             let holders = state.holders.iter().map(|(holder, number)| (*number, holder.clone()));
             let mut header = Header::default();

@@ -4,9 +4,7 @@ use cmap::*;
 use cmap_core::time::Instant;
 use cmap_core::trace::{Limit, Question, Replay, Trace, explain};
 
-use self::abi::{AbiPool, Seen};
-
-mod abi;
+use crate::pool::{AbiPool, Seen};
 
 const MILLISECOND: u64 = 1_000_000;
 

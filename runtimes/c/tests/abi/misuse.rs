@@ -5,9 +5,7 @@ use core::{mem, ptr};
 
 use cmap::*;
 
-use self::abi::{AbiPool, Seen, blank, size};
-
-mod abi;
+use crate::pool::{AbiPool, Seen, blank, size};
 
 /// A pool with a connection in use.
 fn in_use(now: u64) -> (AbiPool, CheckOut, Connection) {
@@ -34,6 +32,7 @@ fn refused(pool: &AbiPool, call: impl FnOnce(*mut Pool) -> i32) -> i32 {
 }
 
 #[test]
+#[expect(clippy::undocumented_unsafe_blocks, reason = "said once for all calls")]
 fn null_is_answered_by_each_function_that_takes_a_pointer() {
     let (pool, check_out, connection) = in_use(0);
     let (check_out, connection) = (&raw const check_out, &raw const connection);
@@ -41,10 +40,12 @@ fn null_is_answered_by_each_function_that_takes_a_pointer() {
     let (output, number) = (&raw mut output, &raw mut number);
     let one = &raw const *c"x" as *const c_char;
     type Call = fn(*mut Pool, *const CheckOut, *const Connection, *mut Output, *mut u32, *const c_char) -> i32;
-    // SAFETY of all: the pointers are NULL, or to what lives as long as this test.
+    // SAFETY: of all of them, the pointers are NULL, or to what lives as long as this test.
     let calls: [Call; 12] = [
         |pool, _, _, output, _, _| unsafe { cmap_pool_check_out(pool, 0, 0, ptr::null(), ptr::null_mut(), output) },
-        |pool, _, connection, output, _, _| unsafe { cmap_pool_check_in(pool, 0, ptr::null(), connection, 7, 1, output) },
+        |pool, _, connection, output, _, _| unsafe {
+            cmap_pool_check_in(pool, 0, ptr::null(), connection, 7, 1, output)
+        },
         |pool, check_out, _, output, _, _| unsafe { cmap_pool_check_in(pool, 0, check_out, ptr::null(), 7, 1, output) },
         |pool, check_out, connection, _, _, _| unsafe {
             cmap_pool_check_in(pool, 0, check_out, connection, 7, 1, ptr::null_mut())
@@ -77,7 +78,9 @@ fn a_pool_without_a_place_for_it_is_not_made() {
     let address = "db.example";
     let made = |problem: *mut c_char, size| {
         // SAFETY: the address is a text, and there are so many bytes for the problem.
-        unsafe { cmap_pool_new(address.as_ptr().cast(), address.len(), ptr::null(), 0, 0, ptr::null_mut(), problem, size) }
+        unsafe {
+            cmap_pool_new(address.as_ptr().cast(), address.len(), ptr::null(), 0, 0, ptr::null_mut(), problem, size)
+        }
     };
 
     assert_eq!(made(problem.as_mut_ptr(), 6), CMAP_ERROR_NULL);

@@ -1,5 +1,6 @@
 //! One script: options and calls that a seed decides.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use cmap::*;
@@ -11,8 +12,8 @@ use cmap_core::server::{OperationError, ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut as Started, Input};
 
-use crate::abi::{Code, Seen};
-use crate::twins::{Came, Twins};
+use super::twins::{Came, Twins};
+use crate::pool::{Code, Seen};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -98,9 +99,7 @@ impl Script {
     }
 
     fn make_a_call(&mut self) {
-        let (abi, now) = (&raw const self.twins.abi, self.twins.now);
-        // SAFETY: `twins` lives as long as `self`, and its pool is only ever called.
-        let abi = unsafe { &*abi };
+        let (abi, now) = (Rc::clone(&self.twins.abi), self.twins.now);
         match self.random.up_to(99) {
             0..=24 => self.check_out(),
             25..=44 => self.check_in(),
@@ -113,7 +112,8 @@ impl Script {
             }
             64 | 65 => {
                 let (check_out, connection) = self.a_use();
-                let (number, purpose) = self.one_of([(1, Purpose::Other), (2, Purpose::Cursor), (3, Purpose::Transaction)]);
+                let (number, purpose) =
+                    self.one_of([(1, Purpose::Other), (2, Purpose::Cursor), (3, Purpose::Transaction)]);
                 let set = abi.set_purpose(check_out, connection, number).map(|()| Came::Done);
                 self.same(Input::SetPurpose(id(check_out), handle(connection), purpose), None, set);
             }
@@ -192,8 +192,12 @@ impl Script {
         let (check_out, connection) = self.a_use();
         self.sockets += 1;
         let socket = self.sockets;
-        let (number, condition) =
-            self.one_of([(1, Condition::Usable), (1, Condition::Usable), (1, Condition::Usable), (2, Condition::Errored)]);
+        let (number, condition) = self.one_of([
+            (1, Condition::Usable),
+            (1, Condition::Usable),
+            (1, Condition::Usable),
+            (2, Condition::Errored),
+        ]);
         let checked_in = self.twins.abi.check_in(self.twins.now, check_out, connection, socket, number);
         if let Ok(delivery) = &checked_in {
             self.in_use.retain(|held| *held != (check_out, connection));
@@ -269,13 +273,16 @@ impl Script {
         let interrupts = self.random.up_to(1) == 0;
         let cleared = self.twins.abi.clear(self.twins.now, service, interrupts, "for fun").map(|()| Came::Done);
         let cause = Cause::new("for fun");
-        let clear = service.map_or_else(|| Clear::pool(cause.clone()), |id| Clear::service(ServiceId(id), cause.clone()));
+        let clear =
+            service.map_or_else(|| Clear::pool(cause.clone()), |id| Clear::service(ServiceId(id), cause.clone()));
         self.same(Input::Clear(if interrupts { clear.interrupting() } else { clear }), None, cleared);
     }
 
     fn resize(&mut self) {
         let (max, min) = (self.random.up_to(6) as u32, self.random.up_to(3) as u32);
-        let json = format!("{{\"maxPoolSize\": {max}, \"minPoolSize\": {min}, \"maxWaitQueueDepth\": 0, \"checkAfterIdleMS\": 5}}");
+        let json = format!(
+            "{{\"maxPoolSize\": {max}, \"minPoolSize\": {min}, \"maxWaitQueueDepth\": 0, \"checkAfterIdleMS\": 5}}"
+        );
         let resized = self.twins.abi.resize(self.twins.now, &json).map(|()| Came::Done);
         let sizes = PoolSizes::default().max_pool_size(max).min_pool_size(min);
         let limits = PoolLimits::from(sizes).max_wait_queue_depth(None).check_after_idle(Duration::from_millis(5));

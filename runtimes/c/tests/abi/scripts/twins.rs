@@ -1,5 +1,7 @@
 //! One pool three times: behind the header, as the one server of a topology, and by itself.
 
+use std::rc::Rc;
+
 use cmap::{CheckOut, Connection};
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, SYSTEM_OVERLOADED_ERROR};
@@ -9,12 +11,12 @@ use cmap_core::server::OperationError;
 use cmap_core::time::Instant;
 use cmap_core::topology::{self, Answer, CheckOut as Started, Criteria, Input, Topology, WarmUpId};
 
-use crate::abi::{AbiPool, Seen};
-use crate::expected;
+use super::expected;
+use crate::pool::{AbiPool, Seen};
 
 /// The three.
 pub(crate) struct Twins {
-    pub(crate) abi: AbiPool,
+    pub(crate) abi: Rc<AbiPool>,
     topology: Topology<u64>,
     /// Kept beside the others only while they are drained after each call: the order of what is left differs otherwise.
     pool: Option<Pool<u64>>,
@@ -40,7 +42,7 @@ impl Twins {
         let address = ServerAddress::tcp("db.example", 27017);
         let pool = Pool::new(address, options, Instant::from_nanos(now)).unwrap();
         Self {
-            abi: AbiPool::new(json, now).unwrap(),
+            abi: Rc::new(AbiPool::new(json, now).unwrap()),
             topology: Topology::unmonitored(pool.clone()),
             pool: alone.then_some(pool),
             now,
@@ -167,7 +169,9 @@ impl Twins {
         Some(match input.clone() {
             Input::CheckIn(check_out, connection, condition) => pool::Input::CheckIn(check_out, connection, condition),
             Input::CancelCheckOut(Started::Started(check_out)) => pool::Input::CancelCheckOut(check_out),
-            Input::SetPurpose(check_out, connection, purpose) => pool::Input::SetPurpose(check_out, connection, purpose),
+            Input::SetPurpose(check_out, connection, purpose) => {
+                pool::Input::SetPurpose(check_out, connection, purpose)
+            }
             Input::Ready => pool::Input::Ready,
             Input::Clear(clear) => pool::Input::Clear(clear),
             Input::Close => pool::Input::Close,

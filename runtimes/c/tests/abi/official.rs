@@ -10,9 +10,7 @@ use std::{env, fs};
 use cmap::*;
 use serde_json::{Map, Value, json};
 
-use self::abi::{AbiPool, Seen};
-
-mod abi;
+use crate::pool::{AbiPool, Seen};
 
 const MILLISECOND: u64 = 1_000_000;
 
@@ -23,7 +21,8 @@ fn specifications() -> Vec<PathBuf> {
     let usual = [&["specifications/source"][..], &["../shared/specs", "../shared/specs-next"]];
     let usual = usual.map(|folders| folders.iter().map(|folder| root.join(folder)).collect::<Vec<_>>());
     let tests = |folders: Vec<PathBuf>| {
-        let tests = folders.into_iter().map(|folder| folder.join("connection-monitoring-and-pooling/tests/cmap-format"));
+        let tests =
+            folders.into_iter().map(|folder| folder.join("connection-monitoring-and-pooling/tests/cmap-format"));
         tests.filter(|folder| folder.is_dir()).collect::<Vec<_>>()
     };
     named.into_iter().chain(usual).map(tests).find(|folders| !folders.is_empty()).unwrap_or_default()
@@ -112,7 +111,11 @@ impl FailPoint {
         let closes = data["closeConnection"] == true;
         Self {
             times: command["mode"]["times"].as_u64().unwrap_or(u64::MAX),
-            delay: if data["blockConnection"] == true { data["blockTimeMS"].as_u64().unwrap() * MILLISECOND } else { 0 },
+            delay: if data["blockConnection"] == true {
+                data["blockTimeMS"].as_u64().unwrap() * MILLISECOND
+            } else {
+                0
+            },
             failure: if closes { Some((CMAP_FAULT_NETWORK, 0)) } else { code },
         }
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-mod built;
+use crate::built;
 
 const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -13,7 +13,7 @@ const FOLDER: &str = env!("CARGO_MANIFEST_DIR");
 fn generated() -> String {
     let folder = Path::new(FOLDER);
     let mut config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
-    config.header = Some(include_str!("../header.txt").trim_end().to_owned());
+    config.header = Some(include_str!("../../header.txt").trim_end().to_owned());
     let [major, minor, patch] = version();
     let number = (major * 1000 + minor) * 1000 + patch;
     config.after_includes = Some(format!(
@@ -43,7 +43,7 @@ fn the_header_is_that_of_the_sources() {
 
     let committed = fs::read_to_string(path).unwrap_or_default();
 
-    assert!(committed == generated, "run CMAP_WRITE_HEADER=1 cargo test -p cmap-c --test header, and commit the header");
+    assert!(committed == generated, "run CMAP_WRITE_HEADER=1 cargo test -p cmap-c --test c, and commit the header");
 }
 
 #[test]
@@ -80,7 +80,13 @@ fn the_header_compiles_as_c99_and_as_cpp_without_a_warning() {
     for (compiler, language) in [("gcc", ["-x", "c", "-std=c99"]), ("g++", ["-x", "c++", "-std=c++11"])] {
         let Some(compiler) = built::tool(compiler) else { continue };
         let mut command = Command::new(compiler);
-        command.args(language).args(built::WARNINGS).arg("-c").arg(&source).arg("-o").arg(folder.path().join("header.o"));
+        command
+            .args(language)
+            .args(built::WARNINGS)
+            .arg("-c")
+            .arg(&source)
+            .arg("-o")
+            .arg(folder.path().join("header.o"));
         built::succeed(&mut command);
     }
 }

@@ -8,8 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-mod built;
-mod server;
+use crate::{built, server};
 
 const EXAMPLES: [&str; 2] = ["blocking", "epoll"];
 
@@ -95,14 +94,19 @@ fn an_example_works_with_the_static_library() {
     assert_all_was_done("epoll", &example.run(&[], 8, 20), 160);
 }
 
-/// Also with the scripts of a Rust program: `.ci/full`.
 #[test]
 #[ignore = "full: needs valgrind"]
 fn the_examples_are_clean_under_valgrind() {
     if built::tool("valgrind").is_none() {
         return;
     }
-    let valgrind = ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible"];
+    let valgrind = [
+        "valgrind",
+        "--quiet",
+        "--error-exitcode=9",
+        "--leak-check=full",
+        "--errors-for-leak-kinds=definite,indirect,possible",
+    ];
     for name in EXAMPLES {
         let Some(example) = Example::build(name, &[], built::link_shared()) else { return };
         assert_all_was_done(name, &example.run(&valgrind, 4, 25), 100);

@@ -1,9 +1,9 @@
 //! What the header says that an output of the core looks like: written here once more, beside the library's own.
 
 use cmap::{CheckOut, Connection};
-use cmap_core::pool::{Action, CheckOutId, CheckOutError, CheckOutErrorKind, Event, Handle, Output, Pool, WaitLimit};
+use cmap_core::pool::{Action, CheckOutError, CheckOutErrorKind, CheckOutId, Event, Handle, Output, Pool, WaitLimit};
 
-use crate::abi::Seen;
+use crate::pool::Seen;
 
 /// An output, as it has to come through the header. `socket_of` and `origin_of` look into the pool as it is at that moment.
 pub(crate) fn seen(output: &Output<u64>, pool: &mut Pool<u64>) -> Seen {

@@ -1,7 +1,5 @@
 //! A pool through the functions of the header, for tests in Rust.
 
-#![allow(dead_code, reason = "each test uses some of it")]
-
 use core::ffi::c_char;
 use core::{ptr, slice};
 

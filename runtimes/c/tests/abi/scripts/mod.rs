@@ -3,13 +3,11 @@
 //!
 //! `CMAP_C_SCRIPTS=10000` has so many scripts, and `CMAP_C_SEED=7` begins with that one.
 
-#[path = "../abi/mod.rs"]
-mod abi;
 mod expected;
 mod script;
 mod twins;
 
-use script::Script;
+use self::script::Script;
 
 fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()

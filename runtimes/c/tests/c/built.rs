@@ -1,7 +1,5 @@
 //! What the tests build on: the libraries that cargo has built beside them, and the machine's C compiler.
 
-#![allow(dead_code, reason = "each test uses some of it")]
-
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
