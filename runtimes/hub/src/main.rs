@@ -86,11 +86,11 @@ fn add_user(name: String, path: &Path, upstream: Option<String>) -> Done {
 fn check(path: &Path) -> Done {
     let config = config::read(path)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    runtime.block_on(Hub::check(&config))?;
+    let of_system = runtime.block_on(Hub::check(&config))?;
     for warning in &config.warnings {
         writeln!(io::stderr(), "warning: upstream.uri: {warning}")?;
     }
-    if let Some(advice) = config.advice() {
+    for advice in config.advice().into_iter().chain(of_system) {
         writeln!(io::stderr(), "warning: {advice}")?;
     }
     writeln!(io::stdout(), "{}: the configuration is good", path.display())?;

@@ -88,7 +88,13 @@ impl Hub {
             users,
             common: Mutex::new(Common {
                 sessions: Sessions::new(100),
-                doors: Doors::new(DoorLimits { connections: 10, per_address: 10, per_user: 10 }),
+                doors: Doors::new(DoorLimits {
+                    connections: 10,
+                    per_address: 10,
+                    per_user: 10,
+                    strangers: 10,
+                    strangers_per_address: 10,
+                }),
             }),
             operations: Listed::default(),
             facts: Facts { service: ServiceId([1; 12]), max_wire_version: 21, has_users },
@@ -280,12 +286,17 @@ fn a_message_that_has_begun_must_go_on_and_a_command_takes_the_time_it_takes_x_1
 
 #[test]
 fn a_stranger_cannot_announce_a_large_message_x_136() {
-    let (mut hub, mut client) = (Hub::with_user(), Client::new());
-    let mut header = 100_000_i32.to_le_bytes().to_vec();
-    header.extend([0; 8]);
-    header.extend(2013_i32.to_le_bytes());
+    let header = |length: i32| [&length.to_le_bytes()[..], &[0; 8], &2013_i32.to_le_bytes()].concat();
+    for (hub, length, is_too_large) in
+        [(Hub::with_user as fn() -> Hub, 4_097, true), (Hub::open, 4_097, true), (Hub::with_user, 4_096, false)]
+    {
+        let ending = Client::new().send(&mut hub(), at(0), &header(length)).ending;
+        assert_eq!(matches!(ending, Some(Ending::Fault(_))), is_too_large, "{length}");
+    }
 
-    assert!(matches!(client.send(&mut hub, at(0), &header).ending, Some(Ending::Fault(_))));
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    assert_eq!(client.send(&mut hub, at(0), &header(48_000_000)).ending, None, "one that may run commands");
 }
 
 #[test]

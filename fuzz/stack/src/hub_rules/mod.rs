@@ -145,7 +145,13 @@ impl Operations for NoOthers {
 
 impl Hub {
     fn with(rules: Rules) -> Self {
-        let doors = Doors::new(DoorLimits { connections: 10, per_address: 10, per_user: 10 });
+        let doors = Doors::new(DoorLimits {
+            connections: 10,
+            per_address: 10,
+            per_user: 10,
+            strangers: 10,
+            strangers_per_address: 10,
+        });
         let mut hub = Self {
             users: Users::open(rules),
             common: Mutex::new(Common { sessions: Sessions::new(100), doors }),

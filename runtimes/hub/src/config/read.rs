@@ -19,6 +19,10 @@ use crate::users;
 /// How many connections upstream a server has if the connection string does not say.
 const CONNECTIONS: u32 = 20;
 
+/// How many strangers there may be unless it is said: drivers that open all of their connections at once are strangers for the milliseconds of
+/// their login.
+const MOST_STRANGERS: usize = 2_000;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
@@ -85,6 +89,8 @@ struct LimitsTable {
     connections: usize,
     connections_per_address: usize,
     connections_per_user: usize,
+    strangers: Option<usize>,
+    strangers_per_address: Option<usize>,
     sessions_per_user: usize,
 }
 
@@ -107,6 +113,8 @@ impl Default for LimitsTable {
             connections: 10_000,
             connections_per_address: 5_000,
             connections_per_user: 5_000,
+            strangers: None,
+            strangers_per_address: None,
             sessions_per_user: 100_000,
         }
     }
@@ -255,8 +263,13 @@ impl Check<'_> {
             let rule = "fewer than `running`, or ordinary commands would have no place";
             return Err(self.value("limits.reserved", &table.reserved.unwrap_or_default().to_string(), rule));
         }
+        // Half of the places are for those who have logged in.
+        let strangers = table.strangers.unwrap_or(table.connections.div_ceil(2).min(MOST_STRANGERS));
+        let strangers_per_address = table.strangers_per_address.unwrap_or(strangers.div_ceil(2));
         for (key, value) in [
             ("limits.connections", table.connections),
+            ("limits.strangers", strangers),
+            ("limits.strangers-per-address", strangers_per_address),
             ("limits.connections-per-address", table.connections_per_address),
             ("limits.connections-per-user", table.connections_per_user),
             ("limits.sessions-per-user", table.sessions_per_user),
@@ -274,6 +287,8 @@ impl Check<'_> {
             connections: table.connections,
             per_address: table.connections_per_address,
             per_user: table.connections_per_user,
+            strangers,
+            strangers_per_address,
         };
         Ok(Limits {
             queue,

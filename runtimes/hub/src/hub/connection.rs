@@ -23,6 +23,9 @@ const SMALL: usize = 2 * 1024;
 /// What a large message is read into.
 const LARGE: usize = 64 * 1024;
 
+/// Of how many bytes on a message is large: no stranger's has so many, so that strangers have no such buffer.
+const LARGE_FROM: usize = 4 * 1024;
+
 /// How long a client may leave a reply unread.
 const UNREAD: Duration = Duration::from_secs(60);
 
@@ -83,7 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Stage::Draining if !self.line.is_idle() => {}
                 Stage::Draining | Stage::Ended => return Ok(()),
             }
-            if self.line.pending() > SMALL {
+            if self.line.pending() > LARGE_FROM {
                 large.resize(LARGE, 0);
             } else {
                 large = Vec::new();
@@ -123,14 +126,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Woken::TimeUp => self.line.handle_timeout(self.shared.now()),
                 Woken::StageChanged => {}
             }
-            self.note_user();
+            self.note_in();
         }
     }
 
-    /// A login that has succeeded counts until the connection ends.
-    fn note_user(&mut self) {
-        if self.entrance.user.is_none() {
-            self.entrance.user = self.line.user().cloned();
+    /// A client that is in is no stranger any more.
+    fn note_in(&mut self) {
+        if self.line.is_in() {
+            self.entrance.note_in(self.line.user());
         }
     }
 
@@ -142,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             }
             let (line, now) = (&mut self.line, self.shared.now());
             self.shared.with(|around| line.go_on(now, around));
-            self.note_user();
+            self.note_in();
         }
         Ok(false)
     }

@@ -11,6 +11,7 @@
 //! | `upstream` | the client, its identities, and whether it has a server that suits |
 //! | `changes` | tells those who wait for a server that the servers have changed |
 //! | `shared` | what all tasks share |
+//! | `descriptors` | how many files may be open, and whose |
 //! | `packers` | compressors of replies |
 //! | `log_limit` | how many lines of the log clients can cause |
 //! | `activity` | what runs, and what took long |
@@ -21,6 +22,7 @@ mod activity;
 mod changes;
 mod cleanup;
 mod connection;
+mod descriptors;
 mod forward;
 mod gate;
 mod history;
@@ -46,6 +48,7 @@ use tokio::task::JoinSet;
 
 pub use self::tls::CertificateError;
 use crate::config::{Config, Listener};
+use descriptors::Reserve;
 use shared::{Shared, Stage};
 use tls::Certificate;
 
@@ -86,6 +89,19 @@ pub enum StartError {
     /// The system has no random bits.
     #[error("the system gives no random bits; see why its source of them fails")]
     NoRandomBits,
+    /// The system allows too few open files.
+    #[error(
+        "the system allows {limit} open files, of which the hub needs {reserve} for itself, and {least} for clients at least; raise the \
+         limit (LimitNOFILE=, ulimit -n), or lower maxPoolSize in upstream.uri"
+    )]
+    Descriptors {
+        /// How many it allows.
+        limit: usize,
+        /// How many the hub needs for itself.
+        reserve: usize,
+        /// How many clients there have to be room for.
+        least: usize,
+    },
     /// The metrics cannot be set up.
     #[error("the metrics cannot be set up: {0}")]
     Metrics(String),
@@ -112,7 +128,7 @@ impl Hub {
     /// Starts a hub. It listens when this returns; whether upstream is there shows later.
     ///
     /// # Errors
-    /// It cannot listen, or a certificate or the options upstream cannot be used.
+    /// It cannot listen, a certificate or the options upstream cannot be used, or the system allows too few open files.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let (listen, status, drain) = (config.listeners.clone(), config.status, config.drain);
         let shared = Arc::new(Shared::new(config).await?);
@@ -145,11 +161,12 @@ impl Hub {
         self.shared.upstream.agents.as_ref().map(ReverseListener::local_address)
     }
 
-    /// Checks what [`start`](Self::start) would find wrong with the files that a configuration names, and starts nothing.
+    /// Checks what [`start`](Self::start) would find wrong with the files that a configuration names, and starts nothing. Returns what an
+    /// operator should know of the system's limits.
     ///
     /// # Errors
-    /// A certificate cannot be used.
-    pub async fn check(config: &Config) -> Result<(), StartError> {
+    /// A certificate cannot be used, or the system allows too few open files.
+    pub async fn check(config: &Config) -> Result<Option<String>, StartError> {
         for listener in &config.listeners {
             if let Listener::Tcp { certificate: Some(path), .. } = listener {
                 Certificate::read(path)?;
@@ -158,7 +175,8 @@ impl Hub {
         if let Some(reverse) = &config.reverse {
             ReverseListener::check(&reverse.options).await?;
         }
-        Ok(())
+        let mut doors = config.limits.doors;
+        Ok(Reserve::of(config).fit(&mut doors)?.advice())
     }
 
     /// Takes over users, rules and limits from another configuration, and reads the certificates of listeners again. Listeners and upstream

@@ -12,6 +12,7 @@ use cmap_tokio::ReverseListener;
 use tokio::sync::watch;
 
 use super::activity::Activity;
+use super::descriptors::Reserve;
 use super::gate::Gate;
 use super::history::History;
 use super::log_limit::LogLimit;
@@ -43,6 +44,8 @@ pub(super) struct Shared {
     limits: RwLock<Limits>,
     /// How many connections to each server the pool has, since the start.
     connections: u32,
+    /// The open files that clients cannot have, since the start.
+    reserve: Reserve,
     service: ServiceId,
     decoys: [u8; 32],
     origin: tokio::time::Instant,
@@ -69,6 +72,8 @@ pub(super) enum Stage {
 pub(super) struct Entrance {
     shared: Arc<Shared>,
     pub(super) address: Arc<str>,
+    /// Whether it may not run commands yet.
+    is_stranger: bool,
     pub(super) user: Option<Arc<str>>,
     pub(super) number: i64,
 }
@@ -86,6 +91,8 @@ pub(super) struct Kill {
 
 impl Shared {
     pub(super) async fn new(mut config: Config) -> Result<Self, StartError> {
+        let reserve = Reserve::of(&config);
+        reserve.fit(&mut config.limits.doors)?.log();
         let upstream = Upstream::new(&mut config).await?;
         let (mut service, mut decoys) = ([0; 12], [0; 32]);
         getrandom::fill(&mut service).map_err(|_| StartError::NoRandomBits)?;
@@ -115,6 +122,7 @@ impl Shared {
             users: RwLock::new(Arc::new(users)),
             limits: RwLock::new(limits),
             connections,
+            reserve,
             service: ServiceId(service),
             decoys,
             origin: tokio::time::Instant::now(),
@@ -149,6 +157,11 @@ impl Shared {
         let mut limits = config.limits;
         // The pool is still that of the start, whatever the file says of it by now.
         (limits.queue.running, limits.queue.reserved) = config.places.before(self.connections);
+        match self.reserve.fit(&mut limits.doors) {
+            Ok(fitted) => fitted.log(),
+            // It was lowered meanwhile: those that are there go on.
+            Err(error) => tracing::warn!(target: "cmap::hub", "{error}"),
+        }
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
         self.gate.set_limits(limits.queue);
         let mut state = self.lock();
@@ -211,7 +224,7 @@ impl Shared {
         self.lock().doors.enter(&address)?;
         self.open.send_modify(|open| open.0 += 1);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(Entrance { shared: Arc::clone(self), address, user: None, number })
+        Ok(Entrance { shared: Arc::clone(self), address, is_stranger: true, user: None, number })
     }
 
     pub(super) fn begin_clean_up(self: &Arc<Self>) -> CleanUp {
@@ -241,6 +254,11 @@ impl Shared {
     /// Looks at the number of connections.
     pub(super) fn look_at_connections<T>(&self, look: impl FnOnce(&mut Gauge) -> T) -> T {
         look(self.lock().doors.connections())
+    }
+
+    /// How many of them are strangers.
+    pub(super) fn strangers(&self) -> usize {
+        self.lock().doors.strangers()
     }
 
     pub(super) fn sessions(&self) -> usize {
@@ -280,9 +298,22 @@ impl Shared {
     }
 }
 
+impl Entrance {
+    /// Its client may run commands from now on, as `user` if it has logged in: both count until the connection ends.
+    pub(super) fn note_in(&mut self, user: Option<&Arc<str>>) {
+        if self.is_stranger {
+            self.is_stranger = false;
+            self.shared.lock().doors.let_in(&self.address);
+        }
+        if self.user.is_none() {
+            self.user = user.cloned();
+        }
+    }
+}
+
 impl Drop for Entrance {
     fn drop(&mut self) {
-        self.shared.lock().doors.leave(&self.address, self.user.as_ref());
+        self.shared.lock().doors.leave(&self.address, self.is_stranger, self.user.as_ref());
         self.shared.open.send_modify(|open| open.0 -= 1);
     }
 }

@@ -1,4 +1,7 @@
-//! How many connections there may be: of all clients, of one address, of one user.
+//! How many connections there may be: of all clients, of one address, of one user, and of strangers.
+//!
+//! A stranger is a client that may not run commands yet: it has to log in, or to greet the hub where nobody logs in. Strangers have limits
+//! of their own, so that any number of them leaves room for those who log in.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +17,10 @@ pub struct DoorLimits {
     pub per_address: usize,
     /// Of one user.
     pub per_user: usize,
+    /// Of strangers.
+    pub strangers: usize,
+    /// Of one address's strangers.
+    pub strangers_per_address: usize,
 }
 
 /// One connection too many.
@@ -25,6 +32,10 @@ pub enum Full {
     Address,
     /// Of its user.
     User,
+    /// Of strangers.
+    Strangers,
+    /// Of its address's strangers.
+    StrangersOfAddress,
 }
 
 /// The connections that there are.
@@ -32,17 +43,26 @@ pub enum Full {
 pub struct Doors {
     limits: DoorLimits,
     connections: Gauge,
-    of_address: BTreeMap<Arc<str>, usize>,
+    strangers: usize,
+    of_address: BTreeMap<Arc<str>, OfAddress>,
     of_user: BTreeMap<Arc<str>, usize>,
+}
+
+/// The connections of one address.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfAddress {
+    all: usize,
+    strangers: usize,
 }
 
 impl Doors {
     /// No connection.
     pub fn new(limits: DoorLimits) -> Self {
-        Self { limits, connections: Gauge::default(), of_address: BTreeMap::new(), of_user: BTreeMap::new() }
+        let (connections, of_address) = (Gauge::default(), BTreeMap::new());
+        Self { limits, connections, strangers: 0, of_address, of_user: BTreeMap::new() }
     }
 
-    /// A connection comes from an address.
+    /// A stranger's connection comes from an address.
     ///
     /// # Errors
     /// It is one too many, and is not counted.
@@ -50,13 +70,29 @@ impl Doors {
         if self.connections.now() >= self.limits.connections {
             return Err(Full::Hub);
         }
-        let of_address = self.of_address.entry(Arc::clone(address)).or_default();
-        if *of_address >= self.limits.per_address {
+        if self.strangers >= self.limits.strangers {
+            return Err(Full::Strangers);
+        }
+        let OfAddress { all, strangers } = self.of_address.get(address).copied().unwrap_or_default();
+        if all >= self.limits.per_address {
             return Err(Full::Address);
         }
-        *of_address += 1;
+        if strangers >= self.limits.strangers_per_address {
+            return Err(Full::StrangersOfAddress);
+        }
+        let counted = OfAddress { all: all + 1, strangers: strangers + 1 };
+        self.of_address.insert(Arc::clone(address), counted);
+        self.strangers += 1;
         self.connections.raise(1);
         Ok(())
+    }
+
+    /// A stranger's connection may run commands from now on.
+    pub fn let_in(&mut self, address: &Arc<str>) {
+        self.strangers = self.strangers.saturating_sub(1);
+        if let Some(of_address) = self.of_address.get_mut(address) {
+            of_address.strangers = of_address.strangers.saturating_sub(1);
+        }
     }
 
     /// A connection has logged in.
@@ -73,10 +109,23 @@ impl Doors {
     }
 
     /// A connection that had entered has ended; `user` if it had logged in.
-    pub fn leave(&mut self, address: &Arc<str>, user: Option<&Arc<str>>) {
+    pub fn leave(&mut self, address: &Arc<str>, is_stranger: bool, user: Option<&Arc<str>>) {
+        if is_stranger {
+            self.let_in(address);
+        }
         self.connections.lower(1);
-        lower(&mut self.of_address, address);
+        if let Some(of_address) = self.of_address.get_mut(address) {
+            of_address.all = of_address.all.saturating_sub(1);
+            if of_address.all == 0 {
+                self.of_address.remove(address);
+            }
+        }
         user.into_iter().for_each(|user| lower(&mut self.of_user, user));
+    }
+
+    /// How many strangers there are.
+    pub fn strangers(&self) -> usize {
+        self.strangers
     }
 
     /// How many there are, and were.
@@ -108,19 +157,49 @@ fn lower(counts: &mut BTreeMap<Arc<str>, usize>, key: &Arc<str>) {
 mod tests {
     use super::*;
 
+    const LIMITS: DoorLimits =
+        DoorLimits { connections: 3, per_address: 2, per_user: 1, strangers: 3, strangers_per_address: 2 };
+
+    fn addresses() -> [Arc<str>; 3] {
+        ["a".into(), "b".into(), "c".into()]
+    }
+
     #[test]
     fn one_connection_too_many_is_refused_and_the_next_one_has_room_again_x_136() {
-        let [a, b, c]: [Arc<str>; 3] = ["a".into(), "b".into(), "c".into()];
-        let mut doors = Doors::new(DoorLimits { connections: 3, per_address: 2, per_user: 1 });
+        let [a, b, c] = addresses();
+        let mut doors = Doors::new(LIMITS);
 
         assert_eq!(
             [&a, &a, &a, &b, &c].map(|it| doors.enter(it)),
             [Ok(()), Ok(()), Err(Full::Address), Ok(()), Err(Full::Hub)]
         );
         assert_eq!([doors.log_in(&a), doors.log_in(&a)], [Ok(()), Err(Full::User)]);
-        doors.leave(&a, Some(&a));
+        doors.leave(&a, true, Some(&a));
 
         assert_eq!((doors.enter(&c), doors.log_in(&a)), (Ok(()), Ok(())));
         assert_eq!((doors.connections().now(), doors.connections().most()), (3, 3));
+    }
+
+    #[test]
+    fn strangers_leave_room_for_those_who_log_in_x_136() {
+        let [a, b, c] = addresses();
+        let limits = DoorLimits { connections: 9, per_address: 9, per_user: 9, strangers: 2, strangers_per_address: 1 };
+        let mut doors = Doors::new(limits);
+
+        assert_eq!(
+            [&a, &a, &b, &c].map(|it| doors.enter(it)),
+            [Ok(()), Err(Full::StrangersOfAddress), Ok(()), Err(Full::Strangers)]
+        );
+        doors.let_in(&a);
+
+        assert_eq!(
+            (doors.enter(&a), doors.strangers()),
+            (Ok(()), 2),
+            "the first one of the address is no stranger now"
+        );
+        doors.leave(&a, false, None);
+        doors.leave(&a, true, None);
+        doors.leave(&b, true, None);
+        assert_eq!((doors.strangers(), doors.connections().now(), doors.of_address.len()), (0, 0, 0));
     }
 }

@@ -22,6 +22,26 @@ pub(crate) struct HubProgram {
 impl HubProgram {
     /// Starts one. Its files go into `folder`; each user has the password `secret`; `more` are lines of the configuration.
     pub(crate) fn start(folder: &Path, upstream: &str, users: &[String], more: &str) -> Self {
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_cmap-hub")), folder, upstream, users, more)
+    }
+
+    /// With a limit of open files, soft (`-S`), hard (`-H`) or both (``).
+    #[cfg(unix)]
+    pub(crate) fn start_within(
+        kind: &str,
+        files: u32,
+        folder: &Path,
+        upstream: &str,
+        users: &[String],
+        more: &str,
+    ) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("ulimit {kind} -n {files} && exec \"$0\" \"$@\"");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_cmap-hub")]);
+        Self::start_by(shell, folder, upstream, users, more)
+    }
+
+    fn start_by(mut command: Command, folder: &Path, upstream: &str, users: &[String], more: &str) -> Self {
         let mut text = String::new();
         if !users.is_empty() {
             text.push_str("users = 'users.toml'\n");
@@ -34,7 +54,6 @@ impl HubProgram {
         write!(text, "upstream.uri = '{upstream}'\nlisten = [{{ address = '127.0.0.1:0' }}]\n{more}").unwrap();
         let config = folder.join("cmap-hub.toml");
         fs::write(&config, text).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cmap-hub"));
         command.arg("--config").arg(config).env("RUST_LOG", "error").stdout(Stdio::piped());
         let mut process = Program(command.spawn().unwrap());
         let mut line = String::new();

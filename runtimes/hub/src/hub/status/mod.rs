@@ -117,6 +117,7 @@ fn record(watcher: &Watcher) {
     }
     for (name, value) in [
         ("cmap_hub_connections", report.connections),
+        ("cmap_hub_strangers", report.strangers),
         ("cmap_hub_sessions", report.sessions),
         ("cmap_hub_waiting", report.queue.waiting),
         ("cmap_hub_running", report.queue.running),

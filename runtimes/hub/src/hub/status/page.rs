@@ -18,12 +18,12 @@ pub(super) fn of(report: &Report) -> String {
 }
 
 fn write_page(text: &mut String, report: &Report) -> Result {
-    let Report { uptime, connections, most_connections, sessions, queue, users, activity, agents, upstream, .. } =
-        report;
+    let Report { uptime, connections, most_connections, strangers, sessions, queue, users, .. } = report;
+    let Report { activity, agents, upstream, .. } = report;
     let QueueReport { running, most_running, waiting, most_waiting, waiting_bytes, most_waiting_bytes } = queue;
     writeln!(
         text,
-        "<p>Up for {uptime:.0} s. {connections} clients (at most {most_connections}), {sessions} sessions. {running} commands \
+        "<p>Up for {uptime:.0} s. {connections} clients (at most {most_connections}), {strangers} of them not logged in, {sessions} sessions. {running} commands \
          run (at most {most_running}), {waiting} wait (at most {most_waiting}), with {waiting_bytes} bytes (at most \
          {most_waiting_bytes}).</p>"
     )?;

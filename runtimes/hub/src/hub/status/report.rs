@@ -20,6 +20,8 @@ pub(super) struct Report {
     pub(super) uptime: f64,
     pub(super) connections: usize,
     pub(super) most_connections: usize,
+    /// Those of the connections that may not run commands yet.
+    pub(super) strangers: usize,
     pub(super) sessions: usize,
     pub(super) queue: QueueReport,
     pub(super) users: BTreeMap<Arc<str>, UserReport>,
@@ -98,6 +100,7 @@ impl Report {
             uptime: shared.uptime().as_secs_f64(),
             connections: connections.now(),
             most_connections: connections.most(),
+            strangers: shared.strangers(),
             sessions: shared.sessions(),
             queue,
             users,

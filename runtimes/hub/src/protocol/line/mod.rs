@@ -42,8 +42,8 @@ use super::request::{Fault, Forward, Request, SessionId};
 use crate::users::{User, Users};
 use kill_cursors::Killing;
 
-/// How large a message of a client may be that has not logged in: a hello is a kilobyte.
-const BEFORE_LOGIN: Limits = Limits { max_message_size: 64 * 1024, max_document_size: 48 * 1024, ..Limits::DEFAULT };
+/// How large a message of a client may be that may not run commands yet: a hello with a login in it has a kilobyte.
+const OF_STRANGER: Limits = Limits { max_message_size: 4 * 1024, max_document_size: 4 * 1024, ..Limits::DEFAULT };
 
 /// How long a client may take to log in, and to complete a message that it has begun.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -74,6 +74,8 @@ pub struct Line {
     frames: FrameReader,
     backlog: Vec<u8>,
     is_greeted: bool,
+    /// Whether it may run commands: it has greeted the hub, and has logged in where that is asked for. It stays so.
+    is_in: bool,
     /// The compressors that the client may use, by number.
     agreed: [bool; CompressorId::ALL.len()],
     /// Who logged in.
@@ -156,6 +158,7 @@ impl Line {
             frames: FrameReader::new(),
             backlog: Vec::new(),
             is_greeted: false,
+            is_in: false,
             agreed: [false; CompressorId::ALL.len()],
             user: None,
             conversation: None,
@@ -280,6 +283,11 @@ impl Line {
         self.user.as_ref()
     }
 
+    /// Whether the client may run commands, or could before its user was removed.
+    pub fn is_in(&self) -> bool {
+        self.is_in
+    }
+
     /// The command that runs.
     pub fn running(&self) -> Option<&Arc<Request>> {
         self.running.as_ref()
@@ -305,7 +313,8 @@ impl Line {
         let mut frames = std::mem::take(&mut self.frames);
         while self.may_read() {
             let is_in = self.is_greeted && self.acts_as(around).is_some();
-            let limits = if is_in { Limits::DEFAULT } else { BEFORE_LOGIN };
+            self.is_in |= is_in;
+            let limits = if is_in { Limits::DEFAULT } else { OF_STRANGER };
             let request = match frames.read(&mut bytes, &limits) {
                 Ok(Some(frame)) => self.open(frame, is_in, now),
                 Ok(None) => break,
@@ -331,7 +340,7 @@ impl Line {
 
     /// A message, which may be compressed by a client that is in.
     fn open(&self, frame: &[u8], is_in: bool, now: Instant) -> Result<Request, Fault> {
-        let limits = if is_in { Limits::DEFAULT } else { BEFORE_LOGIN };
+        let limits = if is_in { Limits::DEFAULT } else { OF_STRANGER };
         let (header, _) = Header::split(frame, &limits)?;
         if header.op_code != OpCode::Compressed {
             return Request::read(frame, &limits, now);
@@ -348,6 +357,7 @@ impl Line {
     /// A client that has begun a message, or a login, has to go on with it. A command that runs takes the time it takes.
     fn rearm(&mut self, now: Instant, around: &Surroundings<'_>) {
         let is_in = self.acts_as(around).is_some() && self.is_greeted;
+        self.is_in |= is_in;
         let is_waited_for = !is_in || self.running.is_none() && !self.frames.is_at_boundary();
         self.until = match (is_waited_for, self.until) {
             (true, None) => Some(now + PATIENCE),
