@@ -82,19 +82,43 @@ pub struct Config {
     pub drain: Duration,
 }
 
-/// `limits.running` and `limits.reserved`. Without them they follow from the pool upstream, which is that of the hub's start.
+/// What the file says of the commands that run at once. Without it they follow from the pool upstream, which is that of the hub's start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlacesAsked {
     pub(crate) running: Option<u32>,
     pub(crate) reserved: Option<u32>,
+    pub(crate) running_per_user: Option<u32>,
+    pub(crate) awaiting: Option<u32>,
+}
+
+/// How many commands run at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    pub(crate) running: u32,
+    /// How many of these places are kept for the ends of something.
+    pub(crate) reserved: u32,
+    pub(crate) running_per_user: u32,
+    pub(crate) awaiting: u32,
 }
 
 impl PlacesAsked {
-    /// How many commands run at once before a pool of this size (zero for any), and how many of these places are kept.
-    pub(crate) fn before(self, connections: u32) -> (u32, u32) {
+    /// The places before a pool of this size (zero for any), for so many users; none where nobody logs in.
+    pub(crate) fn before(self, connections: u32, users: usize) -> Places {
         let running = self.running.unwrap_or(if connections == 0 { u32::MAX } else { connections });
-        let reserved = self.reserved.unwrap_or((running / 10).clamp(1, 10));
-        (running, reserved.min(running.saturating_sub(1)))
+        let reserved = self.reserved.unwrap_or((running / 10).clamp(1, 10)).min(running.saturating_sub(1));
+        let ordinary = running - reserved;
+        // A quarter is for others.
+        let some = (ordinary - (ordinary / 4).max(1).min(ordinary)).max(1);
+        // Without others there is nobody to leave places to.
+        let running_per_user = self.running_per_user.unwrap_or(if users > 1 { some } else { running });
+        Places { running, reserved, running_per_user, awaiting: self.awaiting.unwrap_or(some) }
+    }
+}
+
+impl Places {
+    pub(crate) fn set(self, limits: &mut QueueLimits) {
+        let Self { running, reserved, running_per_user, awaiting } = self;
+        *limits = QueueLimits { running, reserved, running_per_user, awaiting, ..*limits };
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::reverse::{self, ReverseTable};
-use super::{Config, ConfigError, Limits, Listener, PlacesAsked};
+use super::{Config, ConfigError, Limits, Listener, Places, PlacesAsked};
 use crate::protocol::{DoorLimits, QueueLimits};
 use crate::users;
 
@@ -81,6 +81,8 @@ struct StatusTable {
 struct LimitsTable {
     running: Option<u32>,
     reserved: Option<u32>,
+    running_per_user: Option<u32>,
+    awaiting: Option<u32>,
     waiting: usize,
     waiting_per_user: usize,
     waiting_bytes: usize,
@@ -96,7 +98,8 @@ struct LimitsTable {
 
 impl LimitsTable {
     fn places(&self) -> PlacesAsked {
-        PlacesAsked { running: self.running, reserved: self.reserved }
+        let Self { running, reserved, running_per_user, awaiting, .. } = *self;
+        PlacesAsked { running, reserved, running_per_user, awaiting }
     }
 }
 
@@ -105,6 +108,8 @@ impl Default for LimitsTable {
         Self {
             running: None,
             reserved: None,
+            running_per_user: None,
+            awaiting: None,
             waiting: 1_000,
             waiting_per_user: 500,
             waiting_bytes: 256 * 1024 * 1024,
@@ -189,6 +194,7 @@ impl Check<'_> {
                 "write a table upstream.identity of this name into the configuration",
             ));
         }
+        let count = users.iter().flatten().count();
         let listeners = self.listeners(file.listen, users.is_some())?;
         Ok(Config {
             upstream,
@@ -201,7 +207,7 @@ impl Check<'_> {
             compressors: self.compressors(file.compressors)?,
             status: file.status.address,
             users,
-            limits: self.limits(&file.limits, connections)?,
+            limits: self.limits(&file.limits, connections, count)?,
             places: file.limits.places(),
             drain: Duration::from_secs(file.drain_seconds),
         })
@@ -256,9 +262,13 @@ impl Check<'_> {
         names.into_iter().map(compressor).collect()
     }
 
-    fn limits(&self, table: &LimitsTable, connections: u32) -> Result<Limits, ConfigError> {
-        let (running, reserved) = table.places().before(connections);
-        self.positive("limits.running", running.into())?;
+    fn limits(&self, table: &LimitsTable, connections: u32, users: usize) -> Result<Limits, ConfigError> {
+        let Places { running, reserved, running_per_user, awaiting } = table.places().before(connections, users);
+        for (key, value) in
+            [("limits.running", running), ("limits.running-per-user", running_per_user), ("limits.awaiting", awaiting)]
+        {
+            self.positive(key, value.into())?;
+        }
         if table.reserved.is_some_and(|reserved| reserved >= running) {
             let rule = "fewer than `running`, or ordinary commands would have no place";
             return Err(self.value("limits.reserved", &table.reserved.unwrap_or_default().to_string(), rule));
@@ -279,6 +289,8 @@ impl Check<'_> {
         let queue = QueueLimits {
             running,
             reserved,
+            running_per_user,
+            awaiting,
             waiting: table.waiting,
             waiting_per_user: table.waiting_per_user,
             waiting_bytes: table.waiting_bytes,
@@ -357,6 +369,27 @@ mod tests {
 
         let config = read_config(&LEAST.replace("h/", "h/?maxPoolSize=1")).unwrap();
         assert_eq!((config.limits.queue.running, config.limits.queue.reserved), (1, 0));
+    }
+
+    #[test]
+    fn one_user_of_several_leaves_places_to_the_others_unless_it_is_said_x_135() {
+        let places = |asked: PlacesAsked, connections, users| {
+            let Places { running_per_user, awaiting, .. } = asked.before(connections, users);
+            (running_per_user, awaiting)
+        };
+
+        for (connections, users, expected) in [
+            (20, 2, (14, 14)),
+            (20, 1, (20, 14)),
+            (20, 0, (20, 14)),
+            (3, 2, (1, 1)),
+            (1, 2, (1, 1)),
+            (100, 9, (68, 68)),
+        ] {
+            assert_eq!(places(PlacesAsked::default(), connections, users), expected, "{connections}, {users}");
+        }
+        let asked = PlacesAsked { running_per_user: Some(20), awaiting: Some(3), ..PlacesAsked::default() };
+        assert_eq!(places(asked, 20, 2), (20, 3));
     }
 
     #[test]

@@ -5,25 +5,31 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cmap_core::time::Instant;
 use tokio::sync::oneshot;
 
-use crate::protocol::{Class, Crowded, Entered, Queue, QueueLimits, Ticket};
+use super::clock::Clock;
+use crate::protocol::{Class, Crowded, Entered, Placed, Queue, QueueLimits, Ticket};
+use crate::users::Share;
 
 /// The queue of all commands.
 #[derive(Debug)]
-pub(super) struct Gate(Mutex<State>);
+pub(super) struct Gate {
+    clock: Clock,
+    state: Mutex<State>,
+}
 
 #[derive(Debug)]
 struct State {
     queue: Queue,
-    waiting: BTreeMap<Ticket, oneshot::Sender<()>>,
+    waiting: BTreeMap<Ticket, oneshot::Sender<Placed>>,
 }
 
 /// A command's place. Dropping it gives the place to the next one.
 #[derive(Debug)]
 pub(super) struct Place {
     gate: Arc<Gate>,
-    class: Class,
+    placed: Placed,
     is_left: bool,
 }
 
@@ -32,6 +38,7 @@ pub(super) struct Place {
 pub(super) struct Parked {
     gate: Arc<Gate>,
     user: Arc<str>,
+    class: Class,
     bytes: usize,
     has_ended: bool,
 }
@@ -49,8 +56,8 @@ pub(super) enum NoPlace {
 
 /// How the queue has received a command, with what tells it of its turn.
 enum Arrival {
-    Runs(Ticket),
-    Waits(Ticket, oneshot::Receiver<()>),
+    Runs(Placed),
+    Waits(Ticket, oneshot::Receiver<Placed>),
     Refused(NoPlace),
 }
 
@@ -59,13 +66,13 @@ struct Waiter {
     gate: Arc<Gate>,
     user: Arc<str>,
     ticket: Ticket,
-    turn: oneshot::Receiver<()>,
+    turn: oneshot::Receiver<Placed>,
     has_ended: bool,
 }
 
 impl Gate {
-    pub(super) fn new(limits: QueueLimits) -> Self {
-        Self(Mutex::new(State { queue: Queue::new(limits), waiting: BTreeMap::new() }))
+    pub(super) fn new(limits: QueueLimits, clock: Clock) -> Self {
+        Self { clock, state: Mutex::new(State { queue: Queue::new(limits), waiting: BTreeMap::new() }) }
     }
 
     /// Waits for a place, `patience` at most.
@@ -76,22 +83,23 @@ impl Gate {
         bytes: usize,
         patience: Duration,
     ) -> Result<Place, NoPlace> {
-        let entered = self.lock().enter(|queue| queue.enter(user, class, bytes));
+        let now = self.clock.now();
+        let entered = self.lock().enter(|queue| queue.enter(now, user, class, bytes));
         self.wait(user, entered, patience).await
     }
 
     async fn wait(self: &Arc<Self>, user: &Arc<str>, entered: Arrival, patience: Duration) -> Result<Place, NoPlace> {
         let (ticket, turn) = match entered {
-            Arrival::Runs(ticket) => return Ok(Place::new(self, ticket)),
+            Arrival::Runs(placed) => return Ok(Place::new(self, placed)),
             Arrival::Refused(no_place) => return Err(no_place),
             Arrival::Waits(ticket, turn) => (ticket, turn),
         };
         let (gate, user) = (Arc::clone(self), Arc::clone(user));
         let mut waiter = Waiter { gate, user, ticket, turn, has_ended: false };
         match tokio::time::timeout(patience, &mut waiter.turn).await {
-            Ok(Ok(())) => {
+            Ok(Ok(placed)) => {
                 waiter.has_ended = true;
-                Ok(Place::new(self, ticket))
+                Ok(Place::new(self, placed))
             }
             Ok(Err(_)) => Err(NoPlace::Full),
             Err(_) => Err(NoPlace::TooLong),
@@ -108,42 +116,51 @@ impl Gate {
         self.lock().queue.backoff_factor()
     }
 
-    pub(super) fn set_limits(&self, limits: QueueLimits) {
-        self.lock().queue.set_limits(limits);
-        self.call_next();
+    /// Changes the limits, and what users have of whom something is said.
+    pub(super) fn set_limits(&self, limits: QueueLimits, shares: impl IntoIterator<Item = (Arc<str>, Share)>) {
+        {
+            let queue = &mut self.lock().queue;
+            queue.set_limits(limits);
+            queue.set_shares(shares);
+        }
+        self.call_next(self.clock.now());
     }
 
     /// Gives a place back.
-    fn leave(&self, class: Class) {
-        self.lock().queue.leave(class);
-        self.call_next();
+    fn leave(&self, placed: &Placed) {
+        let now = self.clock.now();
+        self.lock().queue.leave(now, placed);
+        self.call_next(now);
     }
 
     /// Wakes the waiters whose turn it is, without the lock. One that has just given up leaves its place to the next.
-    fn call_next(&self) {
+    fn call_next(&self, now: Instant) {
         loop {
-            let (ticket, sender) = {
+            let (placed, sender) = {
                 let mut state = self.lock();
-                let Some(ticket) = state.queue.next_turn() else { return };
-                (ticket, state.waiting.remove(&ticket))
+                let Some((ticket, placed)) = state.queue.next_turn(now) else { return };
+                (placed, state.waiting.remove(&ticket))
             };
-            let is_told = sender.is_some_and(|sender| sender.send(()).is_ok());
-            if !is_told {
-                self.lock().queue.leave(ticket.class());
+            let untold = match sender {
+                Some(sender) => sender.send(placed).err(),
+                None => Some(placed),
+            };
+            if let Some(placed) = untold {
+                self.lock().queue.leave(now, &placed);
             }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing under the lock panics.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
     fn enter(&mut self, call: impl FnOnce(&mut Queue) -> Entered) -> Arrival {
         match call(&mut self.queue) {
-            Entered::Runs(ticket) => Arrival::Runs(ticket),
+            Entered::Runs(placed) => Arrival::Runs(placed),
             Entered::Full => Arrival::Refused(NoPlace::Full),
             Entered::TooLarge => Arrival::Refused(NoPlace::TooLarge),
             Entered::Waits(ticket) => self.wait(ticket),
@@ -165,18 +182,25 @@ impl State {
 }
 
 impl Place {
-    fn new(gate: &Arc<Gate>, ticket: Ticket) -> Self {
-        Self { gate: Arc::clone(gate), class: ticket.class(), is_left: false }
+    fn new(gate: &Arc<Gate>, placed: Placed) -> Self {
+        Self { gate: Arc::clone(gate), placed, is_left: false }
+    }
+
+    /// Since when it is there.
+    pub(super) fn since(&self) -> Instant {
+        self.placed.since
     }
 
     /// Leaves it to others, until there is a server. If too many wait already, it is left for good.
-    pub(super) fn park(mut self, user: &Arc<str>, bytes: usize) -> Result<Parked, NoPlace> {
+    pub(super) fn park(mut self, bytes: usize) -> Result<Parked, NoPlace> {
         self.is_left = true;
-        let gate = Arc::clone(&self.gate);
-        let parked = gate.lock().queue.park(user, self.class, bytes);
-        gate.call_next();
+        let (gate, now) = (Arc::clone(&self.gate), self.gate.clock.now());
+        let Placed { user, class, .. } = &self.placed;
+        let (user, class) = (Arc::clone(user), *class);
+        let parked = gate.lock().queue.park(now, &self.placed, bytes);
+        gate.call_next(now);
         match parked {
-            Ok(()) => Ok(Parked { gate, user: Arc::clone(user), bytes, has_ended: false }),
+            Ok(()) => Ok(Parked { gate, user, class, bytes, has_ended: false }),
             Err(Crowded::Full) => Err(NoPlace::Full),
             Err(Crowded::TooLarge) => Err(NoPlace::TooLarge),
         }
@@ -185,9 +209,10 @@ impl Place {
 
 impl Parked {
     /// There is a server: waits for a place again, `patience` at most.
-    pub(super) async fn resume(mut self, class: Class, patience: Duration) -> Result<Place, NoPlace> {
+    pub(super) async fn resume(mut self, patience: Duration) -> Result<Place, NoPlace> {
         self.has_ended = true;
-        let entered = self.gate.lock().enter(|queue| queue.resume(&self.user, class, self.bytes));
+        let now = self.gate.clock.now();
+        let entered = self.gate.lock().enter(|queue| queue.resume(now, &self.user, self.class, self.bytes));
         self.gate.wait(&self.user, entered, patience).await
     }
 }
@@ -203,7 +228,7 @@ impl Drop for Parked {
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_left {
-            self.gate.leave(self.class);
+            self.gate.leave(&self.placed);
         }
     }
 }
@@ -223,8 +248,8 @@ impl Drop for Waiter {
         }
         // Its turn has come at this moment. If it was told, it gives the place back; otherwise `call_next` finds no receiver, and does.
         self.turn.close();
-        if self.turn.try_recv().is_ok() {
-            self.gate.leave(self.ticket.class());
+        if let Ok(placed) = self.turn.try_recv() {
+            self.gate.leave(&placed);
         }
     }
 }
@@ -233,8 +258,15 @@ impl Drop for Waiter {
 mod tests {
     use super::*;
 
-    const LIMITS: QueueLimits =
-        QueueLimits { running: 1, reserved: 0, waiting: 2, waiting_per_user: 2, waiting_bytes: 100 };
+    const LIMITS: QueueLimits = QueueLimits {
+        running: 1,
+        reserved: 0,
+        running_per_user: 1,
+        awaiting: 1,
+        waiting: 2,
+        waiting_per_user: 2,
+        waiting_bytes: 100,
+    };
     const BRIEFLY: Duration = Duration::from_millis(10);
     const LONG: Duration = Duration::from_secs(60);
 
@@ -245,7 +277,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_that_is_dropped_is_the_next_ones() {
-        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let (gate, user) = (Arc::new(Gate::new(LIMITS, Clock::start())), "a".into());
         let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
         let mut second = Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG));
         assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
@@ -260,7 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_gives_up_leaves_no_trace() {
-        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let (gate, user) = (Arc::new(Gate::new(LIMITS, Clock::start())), "a".into());
         let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
 
         let given_up = gate.enter(&user, Class::Ordinary, 1, BRIEFLY).await;
@@ -273,29 +305,29 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_is_parked_lets_the_next_one_in_and_has_its_turn_again_x_135() {
-        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let (gate, user) = (Arc::new(Gate::new(LIMITS, Clock::start())), "a".into());
         let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
 
-        let parked = place.park(&user, 1).unwrap();
+        let parked = place.park(1).unwrap();
 
         let other = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
         assert_eq!(depth(&gate), (1, 1));
-        let mut resumed = Box::pin(parked.resume(Class::Ordinary, LONG));
+        let mut resumed = Box::pin(parked.resume(LONG));
         assert!(tokio::time::timeout(BRIEFLY, &mut resumed).await.is_err(), "it waits for its turn");
         drop(other);
         let place = resumed.await.unwrap();
-        drop(place.park(&user, 1).unwrap());
+        drop(place.park(1).unwrap());
         assert_eq!(depth(&gate), (0, 0));
     }
 
     #[tokio::test]
     async fn one_that_may_not_wait_for_a_server_leaves_its_place_to_the_next_one_x_141() {
-        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let (gate, user) = (Arc::new(Gate::new(LIMITS, Clock::start())), "a".into());
         let place = gate.enter(&user, Class::Ordinary, 1_000, LONG).await.unwrap();
         let mut second = Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG));
         assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
 
-        assert_eq!(place.park(&user, 1_000).unwrap_err(), NoPlace::TooLarge);
+        assert_eq!(place.park(1_000).unwrap_err(), NoPlace::TooLarge);
 
         assert!(second.await.is_ok());
         assert_eq!(depth(&gate), (0, 0));
@@ -303,7 +335,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_is_displaced_is_told_at_once_x_135() {
-        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let (gate, user) = (Arc::new(Gate::new(LIMITS, Clock::start())), "a".into());
         let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
         let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG))).collect();
         for waiter in &mut waiting {
@@ -319,7 +351,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_that_comes_as_its_waiter_goes_is_not_lost() {
-        let (gate, user) = (Arc::new(Gate::new(LIMITS)), "a".into());
+        let (gate, user) = (Arc::new(Gate::new(LIMITS, Clock::start())), "a".into());
         let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
         let mut second = Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG));
         assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");

@@ -10,6 +10,7 @@
 //! | `cleanup` | what a client that has gone leaves behind |
 //! | `upstream` | the client, its identities, and whether it has a server that suits |
 //! | `changes` | tells those who wait for a server that the servers have changed |
+//! | `clock` | the hub's time |
 //! | `shared` | what all tasks share |
 //! | `descriptors` | how many files may be open, and whose |
 //! | `packers` | compressors of replies |
@@ -21,6 +22,7 @@
 mod activity;
 mod changes;
 mod cleanup;
+mod clock;
 mod connection;
 mod descriptors;
 mod forward;

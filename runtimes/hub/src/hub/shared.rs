@@ -12,6 +12,7 @@ use cmap_tokio::ReverseListener;
 use tokio::sync::watch;
 
 use super::activity::Activity;
+use super::clock::Clock;
 use super::descriptors::Reserve;
 use super::gate::Gate;
 use super::history::History;
@@ -48,7 +49,7 @@ pub(super) struct Shared {
     reserve: Reserve,
     service: ServiceId,
     decoys: [u8; 32],
-    origin: tokio::time::Instant,
+    clock: Clock,
     numbers: AtomicI64,
     stage: watch::Sender<Stage>,
     /// How many connections there are, and how many clean-ups are under way.
@@ -104,9 +105,12 @@ impl Shared {
             Some(users) => Users::new(users, decoys),
             None => Users::open(Rules::default()),
         };
+        let clock = Clock::start();
+        let gate = Gate::new(limits.queue, clock);
+        gate.set_limits(limits.queue, users.shares());
         Ok(Self {
             upstream,
-            gate: Arc::new(Gate::new(limits.queue)),
+            gate: Arc::new(gate),
             activity: Arc::default(),
             history: History::new(run),
             patience: config.patience,
@@ -125,7 +129,7 @@ impl Shared {
             reserve,
             service: ServiceId(service),
             decoys,
-            origin: tokio::time::Instant::now(),
+            clock,
             numbers: AtomicI64::new(0),
             stage: watch::Sender::new(Stage::Open),
             open: watch::Sender::new((0, 0)),
@@ -151,19 +155,21 @@ impl Shared {
                 None
             }
         };
+        // Of those that go on, too.
+        let count = users.as_ref().map_or_else(|| self.users().all().count(), |users| users.all().count());
         if let Some(users) = users {
             *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
         }
         let mut limits = config.limits;
         // The pool is still that of the start, whatever the file says of it by now.
-        (limits.queue.running, limits.queue.reserved) = config.places.before(self.connections);
+        config.places.before(self.connections, count).set(&mut limits.queue);
         match self.reserve.fit(&mut limits.doors) {
             Ok(fitted) => fitted.log(),
             // It was lowered meanwhile: those that are there go on.
             Err(error) => tracing::warn!(target: "cmap::hub", "{error}"),
         }
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
-        self.gate.set_limits(limits.queue);
+        self.gate.set_limits(limits.queue, self.users().shares());
         let mut state = self.lock();
         state.sessions.set_limit(limits.sessions_per_user);
         state.doors.set_limits(limits.doors);
@@ -172,16 +178,16 @@ impl Shared {
 
     /// The hub's time.
     pub(super) fn now(&self) -> Instant {
-        Instant::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.clock.now()
     }
 
     /// A moment of the hub's time, by tokio's clock.
     pub(super) fn moment(&self, at: Instant) -> tokio::time::Instant {
-        self.origin + Duration::from_nanos(at.as_nanos())
+        self.clock.moment(at)
     }
 
     pub(super) fn uptime(&self) -> Duration {
-        self.origin.elapsed()
+        self.clock.uptime()
     }
 
     pub(super) fn users(&self) -> Arc<Users> {

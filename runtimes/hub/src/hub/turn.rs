@@ -61,7 +61,7 @@ pub(super) async fn take(
     patience: Patience,
 ) -> Result<Turn, NoTurn> {
     let mut place = shared.gate.enter(&owner.user, class, bytes, patience.queue).await.map_err(NoTurn::Place)?;
-    let until = shared.now() + patience.server;
+    let until = place.since() + patience.server;
     loop {
         let left = until.saturating_since(shared.now());
         tokio::select! {
@@ -71,7 +71,7 @@ pub(super) async fn take(
             }
             () = shared.upstream.wait_until_none_suits(criteria) => {}
         }
-        let parked = place.park(&owner.user, bytes).map_err(NoTurn::Place)?;
+        let parked = place.park(bytes).map_err(NoTurn::Place)?;
         let is_there = tokio::time::timeout(left, shared.upstream.wait_until_one_suits(criteria)).await.is_ok();
         if !is_there {
             // It says what is known of the servers.
@@ -79,7 +79,7 @@ pub(super) async fn take(
             known.map_err(|no_turn| no_turn.after(patience.server))?;
         }
         let left = until.saturating_since(shared.now());
-        place = parked.resume(class, patience.queue.min(left)).await.map_err(NoTurn::Place)?;
+        place = parked.resume(patience.queue.min(left)).await.map_err(NoTurn::Place)?;
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::gauge::Gauge;
+use crate::users::Users;
 
 /// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub enum Full {
     Address,
     /// Of its user.
     User,
+    /// Of its user's group.
+    Group,
     /// Of strangers.
     Strangers,
     /// Of its address's strangers.
@@ -95,17 +98,28 @@ impl Doors {
         }
     }
 
-    /// A connection has logged in.
+    /// A connection has logged in, as a user of these.
     ///
     /// # Errors
-    /// It is one too many of its user, and is not counted as such.
-    pub fn log_in(&mut self, user: &Arc<str>) -> Result<(), Full> {
-        let of_user = self.of_user.entry(Arc::clone(user)).or_default();
-        if *of_user >= self.limits.per_user {
+    /// It is one too many of its user or its group, and is not counted as such.
+    pub fn log_in(&mut self, user: &Arc<str>, users: &Users) -> Result<(), Full> {
+        let share = users.get(user).map(|user| &user.share);
+        let of_user = self.connections_of(user);
+        if of_user >= share.and_then(|share| share.connections).unwrap_or(self.limits.per_user) {
             return Err(Full::User);
         }
-        *of_user += 1;
+        if let Some(group) = share.and_then(|share| share.group.as_ref())
+            && let Some(most) = group.connections
+            && users.of_group(group).map(|other| self.connections_of(other)).sum::<usize>() >= most
+        {
+            return Err(Full::Group);
+        }
+        self.of_user.insert(Arc::clone(user), of_user + 1);
         Ok(())
+    }
+
+    fn connections_of(&self, user: &str) -> usize {
+        self.of_user.get(user).copied().unwrap_or_default()
     }
 
     /// A connection that had entered has ended; `user` if it had logged in.
@@ -156,6 +170,7 @@ fn lower(counts: &mut BTreeMap<Arc<str>, usize>, key: &Arc<str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::users::{Group, Rules, Share, User};
 
     const LIMITS: DoorLimits =
         DoorLimits { connections: 3, per_address: 2, per_user: 1, strangers: 3, strangers_per_address: 2 };
@@ -167,16 +182,16 @@ mod tests {
     #[test]
     fn one_connection_too_many_is_refused_and_the_next_one_has_room_again_x_136() {
         let [a, b, c] = addresses();
-        let mut doors = Doors::new(LIMITS);
+        let (mut doors, users) = (Doors::new(LIMITS), Users::open(Rules::default()));
 
         assert_eq!(
             [&a, &a, &a, &b, &c].map(|it| doors.enter(it)),
             [Ok(()), Ok(()), Err(Full::Address), Ok(()), Err(Full::Hub)]
         );
-        assert_eq!([doors.log_in(&a), doors.log_in(&a)], [Ok(()), Err(Full::User)]);
+        assert_eq!([doors.log_in(&a, &users), doors.log_in(&a, &users)], [Ok(()), Err(Full::User)]);
         doors.leave(&a, true, Some(&a));
 
-        assert_eq!((doors.enter(&c), doors.log_in(&a)), (Ok(()), Ok(())));
+        assert_eq!((doors.enter(&c), doors.log_in(&a, &users)), (Ok(()), Ok(())));
         assert_eq!((doors.connections().now(), doors.connections().most()), (3, 3));
     }
 
@@ -201,5 +216,23 @@ mod tests {
         doors.leave(&a, true, None);
         doors.leave(&b, true, None);
         assert_eq!((doors.strangers(), doors.connections().now(), doors.of_address.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_user_and_a_group_may_have_a_limit_of_their_own_x_136() {
+        let [a, b, c] = addresses();
+        let group = Arc::new(Group { name: "g".into(), weight: 1, running: None, waiting: None, connections: Some(3) });
+        let user = |name: &Arc<str>, connections, group| {
+            let share = Share { connections, group, ..Share::default() };
+            User { name: Arc::clone(name), upstream: None, rules: Rules::default(), share, keys: Vec::new() }
+        };
+        let of_group =
+            [user(&a, Some(2), Some(Arc::clone(&group))), user(&b, Some(9), Some(group)), user(&c, None, None)];
+        let (mut doors, users) = (Doors::new(LIMITS), Users::new(of_group, [0; 32]));
+
+        assert_eq!(
+            [&a, &a, &a, &b, &b, &c, &c].map(|it| doors.log_in(it, &users)),
+            [Ok(()), Ok(()), Err(Full::User), Ok(()), Err(Full::Group), Ok(()), Err(Full::User),]
+        );
     }
 }

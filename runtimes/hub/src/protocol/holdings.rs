@@ -32,6 +32,8 @@ pub struct CursorAt {
     pub collection: String,
     /// The session that it belongs to.
     pub session: Option<SessionId>,
+    /// Whether a getMore of it waits for documents to come.
+    pub awaits: bool,
 }
 
 /// A transaction that has begun and not ended, as far as is known.
@@ -130,7 +132,8 @@ impl Holdings {
         };
         let session = request.session;
         let server = Arc::clone(server);
-        self.cursors.entry(id).or_insert(CursorAt { id, server, database, collection, session });
+        let awaits = awaits(request);
+        self.cursors.entry(id).or_insert(CursorAt { id, server, database, collection, session, awaits });
     }
 
     /// Nobody answered the end of a transaction: its server may be gone, and any other may tell what has become of it.
@@ -146,6 +149,20 @@ impl Holdings {
     pub fn end_session(&mut self, session: &SessionId, server: &ServerAddress) {
         self.transactions.retain(|id, transaction| id != session || transaction.server.as_deref() != Some(server));
         self.cursors.retain(|_, cursor| cursor.session.as_ref() != Some(session) || *cursor.server != *server);
+    }
+}
+
+/// Whether a getMore of the cursor that a command opens waits for documents: a change stream's, and a tailable one's that is to await them.
+fn awaits(request: &Request) -> bool {
+    let body = request.body();
+    match request.name.as_str() {
+        "aggregate" => {
+            let first = body.get_array("pipeline").ok().and_then(|stages| stages.into_iter().next()?.ok());
+            let stage = first.and_then(RawBsonRef::as_document);
+            stage.is_some_and(|stage| stage.get("$changeStream").is_ok_and(|stage| stage.is_some()))
+        }
+        "find" => ["tailable", "awaitData"].iter().all(|name| body.get_bool(name).unwrap_or_default()),
+        _ => false,
     }
 }
 

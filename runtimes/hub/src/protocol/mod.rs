@@ -51,7 +51,7 @@ pub use line::{Ending, Line, LineOutput, Surroundings};
 pub use operations::{Operation, OperationId, Operations, Whose};
 pub(crate) use passing::unanswered;
 pub use passing::{Passed, pass};
-pub use queue::{Class, Crowded, Entered, Queue, QueueLimits, Ticket};
+pub use queue::{Class, Crowded, Entered, Placed, Queue, QueueLimits, Ticket};
 pub use refusal::Refusal;
 pub(crate) use request::session_document;
 pub use request::{Fault, Forward, Part, Refused, Request, Route, SessionId};

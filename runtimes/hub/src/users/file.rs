@@ -9,9 +9,18 @@
 //! databases = ["shop"]
 //! collections = ["*"]                  # default
 //! commands = ["find", "getMore", "insert"]
+//!
+//! [[user]]
+//! name = "reports"
+//! group = "batch"
+//! weight = 2                           # twice the part of another user of the group
+//! running = 4                          # also waiting, connections
+//! # ..
+//! [[group]]
+//! name = "batch"                       # and weight, running, waiting, connections of all its users
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +29,7 @@ use cmap_core::connection::auth::{ScramHash, StoredKeys, StoredKeysError};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{Pattern, Rule, Rules, User};
+use super::{Group, Pattern, Rule, Rules, Share, User};
 
 /// The users file cannot be used.
 #[derive(Debug, Error)]
@@ -50,6 +59,38 @@ pub enum UsersFileError {
         /// The name.
         name: String,
     },
+    /// Two groups have one name.
+    #[error("{}: two groups are called {name:?}; remove one", path.display())]
+    GroupTwice {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+    /// A user has a group that is not there.
+    #[error("{}: user {name:?} has the group {group:?}, which is not there; write a table [[group]] of this name", path.display())]
+    NoGroup {
+        /// The file.
+        path: PathBuf,
+        /// The user's name.
+        name: String,
+        /// The group's.
+        group: String,
+    },
+    /// What a user or a group may have at once is nothing, or too much.
+    #[error("{}: {whose}: {key} = {value}: {rule}", path.display())]
+    Share {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        whose: String,
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it has to be.
+        rule: &'static str,
+    },
     /// A user could never log in.
     #[error("{}: user {name:?} has neither scram-sha-256 nor scram-sha-1; make keys by `cmap-hub user add`", path.display())]
     NoKeys {
@@ -77,6 +118,8 @@ pub enum UsersFileError {
 struct File {
     #[serde(default)]
     user: Vec<UserEntry>,
+    #[serde(default)]
+    group: Vec<GroupEntry>,
 }
 
 #[derive(Deserialize)]
@@ -88,9 +131,24 @@ struct UserEntry {
     scram_sha_256: Option<String>,
     #[serde(rename = "scram-sha-1")]
     scram_sha_1: Option<String>,
+    group: Option<String>,
+    weight: Option<u32>,
+    running: Option<u32>,
+    waiting: Option<usize>,
+    connections: Option<usize>,
     allow: Option<Vec<RuleEntry>>,
     #[serde(default)]
     deny: Vec<RuleEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupEntry {
+    name: String,
+    weight: Option<u32>,
+    running: Option<u32>,
+    waiting: Option<usize>,
+    connections: Option<usize>,
 }
 
 #[derive(Deserialize)]
@@ -129,11 +187,53 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<User>, UsersFileError
     if let Some(twice) = file.user.iter().find(|user| !names.insert(user.name.as_str())) {
         return Err(UsersFileError::Twice { path: path.into(), name: twice.name.clone() });
     }
-    file.user.into_iter().map(|entry| user(path, entry)).collect()
+    let mut groups = BTreeMap::new();
+    for entry in file.group {
+        let group = group(path, entry)?;
+        if let Some(twice) = groups.insert(Arc::clone(&group.name), group) {
+            return Err(UsersFileError::GroupTwice { path: path.into(), name: twice.name.as_ref().into() });
+        }
+    }
+    file.user.into_iter().map(|entry| user(path, entry, &groups)).collect()
 }
 
-fn user(path: &Path, entry: UserEntry) -> Result<User, UsersFileError> {
+fn group(path: &Path, entry: GroupEntry) -> Result<Arc<Group>, UsersFileError> {
+    let GroupEntry { name, weight, running, waiting, connections } = entry;
+    let weight = checked(path, &format!("group {name:?}"), weight, running, connections)?;
+    Ok(Arc::new(Group { name: name.into(), weight, running, waiting, connections }))
+}
+
+/// The weight, if it and the limits beside it can be.
+fn checked(
+    path: &Path,
+    whose: &str,
+    weight: Option<u32>,
+    running: Option<u32>,
+    connections: Option<usize>,
+) -> Result<u32, UsersFileError> {
+    let weight = weight.unwrap_or(1);
+    let wrong = |key, value, rule| UsersFileError::Share { path: path.into(), whose: whose.into(), key, value, rule };
+    if !(1..=Share::MOST_WEIGHT).contains(&weight) {
+        return Err(wrong("weight", weight.into(), "write 1 to 1000"));
+    }
+    if running == Some(0) {
+        return Err(wrong("running", 0, "write at least 1"));
+    }
+    if connections == Some(0) {
+        return Err(wrong("connections", 0, "write at least 1"));
+    }
+    Ok(weight)
+}
+
+fn user(path: &Path, entry: UserEntry, groups: &BTreeMap<Arc<str>, Arc<Group>>) -> Result<User, UsersFileError> {
     let name: Arc<str> = entry.name.as_str().into();
+    let UserEntry { running, waiting, connections, .. } = entry;
+    let weight = checked(path, &format!("user {name:?}"), entry.weight, running, connections)?;
+    let group = entry.group.map(|group| match groups.get(group.as_str()) {
+        Some(group) => Ok(Arc::clone(group)),
+        None => Err(UsersFileError::NoGroup { path: path.into(), name: entry.name.clone(), group }),
+    });
+    let share = Share { weight, running, waiting, connections, group: group.transpose()? };
     let read = |key: &'static str, hash: ScramHash, text: Option<String>| {
         let parsed = text.map(|text| text.parse::<StoredKeys>()).transpose();
         let of_hash = parsed.and_then(|keys| match keys {
@@ -151,7 +251,7 @@ fn user(path: &Path, entry: UserEntry) -> Result<User, UsersFileError> {
     }
     let allow = entry.allow.map(|rules| rules.into_iter().map(rule).collect());
     let rules = Rules { allow, deny: entry.deny.into_iter().map(rule).collect() };
-    Ok(User { name, upstream: entry.upstream.map(Into::into), rules, keys })
+    Ok(User { name, upstream: entry.upstream.map(Into::into), rules, share, keys })
 }
 
 fn rule(entry: RuleEntry) -> Rule {
@@ -191,11 +291,27 @@ mod tests {
     }
 
     #[test]
+    fn a_user_has_a_part_of_its_groups_part_x_135() {
+        let text = format!(
+            "[[group]]\nname = 'batch'\nrunning = 9\n[[user]]\nname = 'a'\nscram-sha-1 = '{KEYS}'\ngroup = 'batch'\nweight = 2\n"
+        );
+
+        let users = parse(Path::new("users.toml"), &text).unwrap();
+
+        let share = &users[0].share;
+        assert_eq!((share.weight, share.running, share.group.as_ref().unwrap().running), (2, None, Some(9)));
+        let without = text.replace("[[group]]\nname = 'batch'\nrunning = 9\n", "");
+        assert!(told(&without).contains("user \"a\" has the group \"batch\", which is not there"));
+        assert_eq!(told(&text.replace("9", "0")), "users.toml: group \"batch\": running = 0: write at least 1");
+        assert_eq!(told(&text.replace("t = 2", "t = 0")), "users.toml: user \"a\": weight = 0: write 1 to 1000");
+    }
+
+    #[test]
     fn a_mistake_is_named_with_file_user_and_key() {
         assert_eq!(
             told("[[user]]\nname = 'a'\npassword = 'x'\n").lines().next().unwrap(),
             "users.toml: line 3: unknown field `password`, expected one of `name`, `upstream`, `scram-sha-256`, \
-             `scram-sha-1`, `allow`, `deny`"
+             `scram-sha-1`, `group`, `weight`, `running`, `waiting`, `connections`, `allow`, `deny`"
         );
         assert!(told("[[user]]\nname = 'a'\n").contains("user \"a\" has neither scram-sha-256 nor scram-sha-1"));
         assert_eq!(

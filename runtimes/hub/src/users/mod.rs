@@ -7,6 +7,7 @@
 //! | `ordinary` | what a star may allow, and what only operators may do |
 //! | `operators` | which of the others the hub knows |
 //! | `pattern` | names with stars |
+//! | `share` | what a user or a group may have at once |
 //! | `add` | `cmap-hub user add` |
 
 mod add;
@@ -15,6 +16,7 @@ mod operators;
 mod ordinary;
 mod pattern;
 mod rules;
+mod share;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ pub use file::{UsersFileError, read};
 pub use ordinary::{ORDINARY_COMMANDS, is_known};
 pub use pattern::Pattern;
 pub use rules::{Rule, Rules};
+pub use share::{Group, Share};
 
 /// All users.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub struct User {
     pub upstream: Option<Arc<str>>,
     /// What the user may do.
     pub rules: Rules,
+    /// What the user may have at once.
+    pub share: Share,
     /// What proves the user, by mechanism.
     pub(crate) keys: Vec<StoredKeys>,
 }
@@ -59,7 +64,7 @@ impl Users {
 
     /// Nobody logs in, and everybody may do what these rules allow.
     pub fn open(rules: Rules) -> Self {
-        let user = User { name: "".into(), upstream: None, rules, keys: Vec::new() };
+        let user = User { name: "".into(), upstream: None, rules, share: Share::default(), keys: Vec::new() };
         Self { by_name: BTreeMap::new(), decoys: Vec::new(), anonymous: Some(Arc::new(user)) }
     }
 
@@ -76,6 +81,17 @@ impl Users {
     /// All users, by name.
     pub fn all(&self) -> impl Iterator<Item = &Arc<User>> {
         self.by_name.values()
+    }
+
+    /// What each user may have at once.
+    pub fn shares(&self) -> impl Iterator<Item = (Arc<str>, Share)> {
+        self.by_name.values().map(|user| (Arc::clone(&user.name), user.share.clone()))
+    }
+
+    /// The users of a group.
+    pub fn of_group(&self, group: &Group) -> impl Iterator<Item = &Arc<str>> {
+        let those = self.by_name.values().filter(move |user| user.share.group.as_deref() == Some(group));
+        those.map(|user| &user.name)
     }
 
     /// What proves a user of this name; for one that does not exist, a record that nothing proves.

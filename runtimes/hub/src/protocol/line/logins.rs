@@ -76,7 +76,7 @@ impl Line {
             Next::Goes(conversation) => self.conversation = Some(conversation),
             Next::Is(user) => {
                 // Only one that exists has proven itself.
-                lock(around.common).doors.log_in(&user).map_err(door_refusal)?;
+                lock(around.common).doors.log_in(&user, around.users).map_err(door_refusal)?;
                 self.user = Some(user);
             }
         }
@@ -105,6 +105,8 @@ fn door_refusal(full: Full) -> Refusal {
         Full::Hub => "the hub has",
         Full::Address => "the address has",
         Full::User => "the user has",
+        Full::Group => "the user's group has",
+        Full::Strangers | Full::StrangersOfAddress => "clients that have not logged in have",
     };
     Refusal::overloaded(format!("{whose} too many connections to this hub"), Duration::from_millis(500))
 }

@@ -67,7 +67,11 @@ impl Line {
             "getMore" => {
                 let id = continued_cursor(request).unwrap_or_default();
                 let cursor = self.holdings.cursor(id).ok_or_else(|| Refusal::cursor_not_found(id))?;
-                let class = if request.part.is_some() { Class::LetsGo } else { Class::Ordinary };
+                let class = match request.part {
+                    Some(_) => Class::LetsGo,
+                    None if cursor.awaits => Class::Awaits,
+                    None => Class::Ordinary,
+                };
                 return run(Route::Server(Arc::clone(&cursor.server)), class, None);
             }
             "killCursors" => return Ok(self.kill_cursors(request, user)),

@@ -1,12 +1,17 @@
 //! Whose turn it is to use an upstream connection.
 //!
-//! A limited number of commands runs at once, and the others wait: each user in a line of its own, the first of each in turn. So one
-//! with a thousand connections does not push aside one that has a single one. Where nobody logs in, an address is a user.
+//! A limited number of commands runs at once, and the others wait: each user in a line of its own. The next turn is that of the user who has
+//! used least of the servers' time (`accounts`, `usage`). So one with a thousand connections does not push aside one that has a single one, and
+//! one whose commands take seconds has no more of the servers than one whose commands take none. Turns end nothing that runs; so a user
+//! has a number of places at most, which leaves some to others. Where nobody logs in, an address is a user.
 //!
 //! Commands that let go of something (the next one of a transaction, its end, the end of a cursor) go before all others, and have a
 //! few places of their own: a transaction holds locks upstream, and if commands that wait for these locks had all places, its commit
 //! could never come. Among themselves they wait in the same way. The other places they share with the others by turns, or clients that
 //! let go without end would keep everybody else out.
+//!
+//! A getMore that waits for documents uses no time of a server, and is not charged for any. It has a connection all the same, so there are
+//! fewer of them at once than there are places.
 //!
 //! A command for which there is no server gives its place to others meanwhile, and counts as one that waits. Where too many do, it is
 //! refused: nobody else can be, since all of them may wait for the same server.
@@ -15,15 +20,18 @@
 //! new one were refused instead, a client that is served would send its next command into the room that it has just left, and those
 //! outside would stay there. Where those that wait have too many bytes, the new one is refused.
 
-mod lines;
+mod accounts;
 #[cfg(test)]
 mod tests;
+mod usage;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use self::lines::{Lines, Waiter};
+use cmap_core::time::Instant;
+
+use self::accounts::{Accounts, Waiter};
 use super::gauge::Gauge;
+use crate::users::{Group, Share};
 
 /// One command's place, from its entrance to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +47,21 @@ pub enum Class {
     Ordinary,
     /// It lets go of what others may wait for.
     LetsGo,
+    /// It waits at its server for documents to come, as the getMore of a change stream does.
+    Awaits,
+}
+
+/// A command that has a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Whose it is.
+    pub user: Arc<str>,
+    /// The group of that user, for which it counts, too.
+    pub group: Option<Arc<Group>>,
+    /// What it may do about others.
+    pub class: Class,
+    /// Since when it has the place.
+    pub since: Instant,
 }
 
 /// The limits of a queue.
@@ -48,6 +71,10 @@ pub struct QueueLimits {
     pub running: u32,
     /// How many of them are kept for those that let go.
     pub reserved: u32,
+    /// Most of one user's that run at once, beside as many as are reserved of those that let go.
+    pub running_per_user: u32,
+    /// Most of those that run which wait for documents.
+    pub awaiting: u32,
     /// Most commands that wait.
     pub waiting: usize,
     /// Most of one user's.
@@ -57,10 +84,10 @@ pub struct QueueLimits {
 }
 
 /// How a command was received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entered {
     /// It runs.
-    Runs(Ticket),
+    Runs(Placed),
     /// It waits, until [`Queue::next_turn`] names it.
     Waits(Ticket),
     /// It waits, and another one waits no more, because too many do.
@@ -90,16 +117,14 @@ pub enum Crowded {
 pub struct Queue {
     limits: QueueLimits,
     tickets: u64,
+    accounts: Accounts,
     running: Gauge,
     /// How many of them are ordinary: those that let go may have all places, and must not take the others' share with them.
     ordinary_running: usize,
-    /// Those that let go.
-    eager: Lines,
-    /// Whether the turn before this one was one of theirs.
+    /// How many of these wait for documents.
+    awaiting: usize,
+    /// Whether the turn before this one was that of one that lets go.
     eager_was_last: bool,
-    ordinary: Lines,
-    /// How many of each user have had their turn, and wait for a server.
-    parked: BTreeMap<Arc<str>, usize>,
     waiting: Gauge,
     bytes: Gauge,
     /// How many more were refused than served lately, each of them counted twice.
@@ -115,10 +140,21 @@ const MOST_BACKOFF: usize = 50;
 /// After how many refusals too many the pause is a unit longer: as many as may wait, and at least so many.
 const LEAST_STEP: usize = 100;
 
-impl Ticket {
-    /// What its command may do about others.
-    pub fn class(self) -> Class {
-        self.class
+/// Those that want a place which is not kept for those that let go.
+const ORDINARY: [Class; 2] = [Class::Ordinary, Class::Awaits];
+
+impl Class {
+    /// All of them, in their order.
+    pub(super) const ALL: [Self; 3] = [Self::Ordinary, Self::LetsGo, Self::Awaits];
+
+    /// Whether it wants a place which is not kept for those that let go.
+    fn is_ordinary(self) -> bool {
+        self != Self::LetsGo
+    }
+
+    /// Whether its time counts as time at the servers.
+    fn is_charged(self) -> bool {
+        self != Self::Awaits
     }
 }
 
@@ -128,12 +164,11 @@ impl Queue {
         Self {
             limits,
             tickets: 0,
+            accounts: Accounts::default(),
             running: Gauge::default(),
             ordinary_running: 0,
-            eager: Lines::default(),
+            awaiting: 0,
             eager_was_last: false,
-            ordinary: Lines::default(),
-            parked: BTreeMap::new(),
             waiting: Gauge::default(),
             bytes: Gauge::default(),
             excess: 0,
@@ -141,9 +176,9 @@ impl Queue {
     }
 
     /// A command of `user` comes, which has so many bytes.
-    pub fn enter(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Entered {
-        if self.is_open_to(class) {
-            return self.admit(user, class, bytes);
+    pub fn enter(&mut self, now: Instant, user: &Arc<str>, class: Class, bytes: usize) -> Entered {
+        if self.is_open_to(user, class) {
+            return Entered::Runs(self.run(now, user, class));
         }
         if self.is_too_large(class, bytes) {
             self.count_refusal();
@@ -151,66 +186,70 @@ impl Queue {
         }
         // Those that let go are bounded by what is open.
         if class == Class::LetsGo {
-            return self.admit(user, class, bytes);
+            return Entered::Waits(self.line_up(now, user, class, bytes));
         }
-        let longest = if self.ordinary_of(user) >= self.limits.waiting_per_user {
+        let longest = if self.accounts.is_full(user, &self.limits) {
             Arc::clone(user)
+        } else if self.accounts.is_group_full(user) {
+            self.accounts.longest_or(user, true)
         } else if self.waiting.now() >= self.limits.waiting {
-            self.ordinary.longest_or(user)
+            self.accounts.longest_or(user, false)
         } else {
-            return self.admit(user, class, bytes);
+            return Entered::Waits(self.line_up(now, user, class, bytes));
         };
         self.count_refusal();
-        let Some(refused) = self.ordinary.pop_of(&longest) else { return Entered::Full };
+        let Some(refused) = self.accounts.pop_ordinary_of(&longest) else { return Entered::Full };
         self.count_gone(refused.bytes);
-        Entered::Displaces { ticket: self.line_up(user, class, bytes), refused: refused.ticket }
+        Entered::Displaces { ticket: self.line_up(now, user, class, bytes), refused: refused.ticket }
     }
 
-    /// A command of `user` that runs waits for a server, and leaves its place to others until [`resume`](Self::resume).
+    /// A command that runs waits for a server, and leaves its place to others until [`resume`](Self::resume).
     ///
     /// # Errors
     /// Too many wait already. Its place is left all the same.
-    pub fn park(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Result<(), Crowded> {
-        self.leave(class);
+    pub fn park(&mut self, now: Instant, placed: &Placed, bytes: usize) -> Result<(), Crowded> {
+        self.leave(now, placed);
+        let Placed { user, class, .. } = placed;
         // It came in without waiting, so nobody has counted it yet.
-        let is_full =
-            self.ordinary_of(user) >= self.limits.waiting_per_user || self.waiting.now() >= self.limits.waiting;
-        let crowded = if self.is_too_large(class, bytes) {
+        let is_full = self.accounts.is_full(user, &self.limits)
+            || self.accounts.is_group_full(user)
+            || self.waiting.now() >= self.limits.waiting;
+        let crowded = if self.is_too_large(*class, bytes) {
             Some(Crowded::TooLarge)
         } else {
-            (class == Class::Ordinary && is_full).then_some(Crowded::Full)
+            (class.is_ordinary() && is_full).then_some(Crowded::Full)
         };
         if let Some(crowded) = crowded {
             self.count_refusal();
             return Err(crowded);
         }
-        *self.parked.entry(Arc::clone(user)).or_default() += 1;
+        self.accounts.park(user);
         self.count_waiting(bytes);
         Ok(())
     }
 
     /// One that was parked wants a place again. It has been let in before, so it is never one too many.
-    pub fn resume(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Entered {
+    pub fn resume(&mut self, now: Instant, user: &Arc<str>, class: Class, bytes: usize) -> Entered {
         self.give_up_parked(user, bytes);
-        self.admit(user, class, bytes)
+        if self.is_open_to(user, class) {
+            return Entered::Runs(self.run(now, user, class));
+        }
+        Entered::Waits(self.line_up(now, user, class, bytes))
     }
 
     /// One that was parked waits no more.
-    pub fn give_up_parked(&mut self, user: &Arc<str>, bytes: usize) {
-        let Some(count) = self.parked.get_mut(user) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.parked.remove(user);
+    pub fn give_up_parked(&mut self, user: &str, bytes: usize) {
+        if self.accounts.unpark(user) {
+            self.count_gone(bytes);
         }
-        self.count_gone(bytes);
     }
 
     /// A command that ran has ended.
-    pub fn leave(&mut self, class: Class) {
+    pub fn leave(&mut self, now: Instant, placed: &Placed) {
+        self.accounts.end(now, placed);
         self.running.lower(1);
-        if class == Class::Ordinary {
-            self.ordinary_running = self.ordinary_running.saturating_sub(1);
-        }
+        self.ordinary_running = self.ordinary_running.saturating_sub(usize::from(placed.class.is_ordinary()));
+        self.awaiting = self.awaiting.saturating_sub(usize::from(placed.class == Class::Awaits));
         self.excess = self.excess.saturating_sub(1);
     }
 
@@ -221,29 +260,28 @@ impl Queue {
     }
 
     /// A command that waited waits no more.
-    pub fn give_up(&mut self, user: &Arc<str>, ticket: Ticket) {
-        let found = self.eager.remove(user, ticket).or_else(|| self.ordinary.remove(user, ticket));
-        if let Some(waiter) = found {
+    pub fn give_up(&mut self, user: &str, ticket: Ticket) {
+        if let Some(waiter) = self.accounts.remove(user, ticket) {
             self.count_gone(waiter.bytes);
         }
     }
 
     /// The next one that runs now, if there is a place; call it until there is none.
-    pub fn next_turn(&mut self) -> Option<Ticket> {
-        let is_ordinary = self.is_awaited_by_others() && self.eager_was_last;
+    pub fn next_turn(&mut self, now: Instant) -> Option<(Ticket, Placed)> {
+        let is_ordinary = self.eager_was_last && self.is_awaited_by_others();
         if !is_ordinary
             && self.has_place(Class::LetsGo)
-            && let Some(waiter) = self.eager.pop()
+            && let Some((user, waiter)) = self.accounts.pop(now, &[Class::LetsGo], &self.limits)
         {
             self.eager_was_last = true;
-            return Some(self.run(waiter));
+            return Some(self.call(now, &user, waiter));
         }
         if !self.has_place(Class::Ordinary) {
             return None;
         }
         self.eager_was_last = false;
-        let waiter = self.ordinary.pop()?;
-        Some(self.run(waiter))
+        let (user, waiter) = self.accounts.pop(now, self.ordinary(), &self.limits)?;
+        Some(self.call(now, &user, waiter))
     }
 
     /// How many run, and ran.
@@ -263,7 +301,12 @@ impl Queue {
 
     /// How many of a user's wait.
     pub fn waiting_of(&self, user: &str) -> usize {
-        self.eager.len_of(user) + self.ordinary_of(user)
+        self.accounts.waiting_of(user)
+    }
+
+    /// How many of a user's run.
+    pub fn running_of(&self, user: &str) -> usize {
+        self.accounts.running_of(user)
     }
 
     /// Changes the limits. Commands that wait already stay in the queue.
@@ -271,63 +314,60 @@ impl Queue {
         self.limits = limits;
     }
 
-    fn admit(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Entered {
-        if self.is_open_to(class) {
-            let ticket = self.next_ticket(class);
-            self.count_running(ticket);
-            return Entered::Runs(ticket);
-        }
-        Entered::Waits(self.line_up(user, class, bytes))
+    /// Changes what users may have of whom something is said; others have what the limits give each.
+    pub fn set_shares(&mut self, shares: impl IntoIterator<Item = (Arc<str>, Share)>) {
+        self.accounts.set_shares(shares.into_iter().collect());
     }
 
-    fn line_up(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Ticket {
-        let ticket = self.next_ticket(class);
-        let waiter = Waiter { ticket, bytes };
-        match class {
-            Class::LetsGo => self.eager.push(user, waiter),
-            Class::Ordinary => self.ordinary.push(user, waiter),
-        }
+    fn line_up(&mut self, now: Instant, user: &Arc<str>, class: Class, bytes: usize) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket { number: self.tickets, class };
+        self.accounts.push(now, user, Waiter { ticket, bytes });
         self.count_waiting(bytes);
         ticket
     }
 
-    fn next_ticket(&mut self, class: Class) -> Ticket {
-        self.tickets += 1;
-        Ticket { number: self.tickets, class }
+    /// One that waited has its turn.
+    fn call(&mut self, now: Instant, user: &Arc<str>, Waiter { ticket, bytes }: Waiter) -> (Ticket, Placed) {
+        self.count_gone(bytes);
+        (ticket, self.run(now, user, ticket.class))
     }
 
-    fn run(&mut self, waiter: Waiter) -> Ticket {
-        self.count_running(waiter.ticket);
-        self.count_gone(waiter.bytes);
-        waiter.ticket
-    }
-
-    fn count_running(&mut self, ticket: Ticket) {
+    fn run(&mut self, now: Instant, user: &Arc<str>, class: Class) -> Placed {
         self.running.raise(1);
-        self.ordinary_running += usize::from(ticket.class == Class::Ordinary);
+        self.ordinary_running += usize::from(class.is_ordinary());
+        self.awaiting += usize::from(class == Class::Awaits);
+        let group = self.accounts.begin(now, user, class);
+        Placed { user: Arc::clone(user), group, class, since: now }
     }
 
     /// Whether there is a place at once, with nobody before it.
-    fn is_open_to(&self, class: Class) -> bool {
-        let is_first = match class {
-            // Between the end of a command and the next turn the place is not theirs alone.
-            Class::LetsGo => !self.is_awaited_by_others(),
-            Class::Ordinary => self.ordinary.is_empty(),
-        };
-        self.has_place(class) && self.eager.is_empty() && is_first
+    fn is_open_to(&mut self, user: &Arc<str>, class: Class) -> bool {
+        // Between the end of a command and the next turn the place is not theirs alone who let go.
+        self.has_place(class)
+            && self.accounts.may_run(user, class, &self.limits)
+            && !self.accounts.has_next(&[Class::LetsGo], &self.limits)
+            && !self.is_awaited_by_others()
     }
 
     /// Whether ordinary commands wait that could have a place.
     fn is_awaited_by_others(&self) -> bool {
-        !self.ordinary.is_empty() && self.has_place(Class::Ordinary)
+        self.has_place(Class::Ordinary) && self.accounts.has_next(self.ordinary(), &self.limits)
+    }
+
+    /// Those that can have a place which is not kept for those that let go.
+    fn ordinary(&self) -> &'static [Class] {
+        if self.has_place(Class::Awaits) { &ORDINARY } else { &[Class::Ordinary] }
     }
 
     fn has_place(&self, class: Class) -> bool {
-        let QueueLimits { running, reserved, .. } = self.limits;
+        let QueueLimits { running, reserved, awaiting, .. } = self.limits;
+        // One at least.
+        let has_ordinary = self.ordinary_running < running.saturating_sub(reserved).max(1) as usize;
         let has_share = match class {
             Class::LetsGo => true,
-            // One at least.
-            Class::Ordinary => self.ordinary_running < running.saturating_sub(reserved).max(1) as usize,
+            Class::Ordinary => has_ordinary,
+            Class::Awaits => has_ordinary && self.awaiting < awaiting.max(1) as usize,
         };
         has_share && self.running.now() < running as usize
     }
@@ -336,11 +376,6 @@ impl Queue {
     fn is_too_large(&self, class: Class, bytes: usize) -> bool {
         let is_end = class == Class::LetsGo && bytes <= SMALL;
         !is_end && self.bytes.now().saturating_add(bytes) > self.limits.waiting_bytes
-    }
-
-    /// Without those that let go and wait for their turn.
-    fn ordinary_of(&self, user: &str) -> usize {
-        self.ordinary.len_of(user) + self.parked.get(user).copied().unwrap_or_default()
     }
 
     fn count_waiting(&mut self, bytes: usize) {

@@ -1,7 +1,91 @@
+//! The queue at a moment that does not pass, unless a test says so.
+
+mod sharing;
+
+use std::ops::{Deref, DerefMut};
+
 use super::*;
 
-const LIMITS: QueueLimits =
-    QueueLimits { running: 2, reserved: 1, waiting: 5, waiting_per_user: 3, waiting_bytes: 100 };
+const LIMITS: QueueLimits = QueueLimits {
+    running: 2,
+    reserved: 1,
+    running_per_user: 2,
+    awaiting: 2,
+    waiting: 5,
+    waiting_per_user: 3,
+    waiting_bytes: 100,
+};
+
+/// A queue, and what runs.
+struct Hall {
+    queue: Queue,
+    now: Instant,
+    running: Vec<Placed>,
+}
+
+impl Hall {
+    fn new(limits: QueueLimits) -> Self {
+        Self { queue: Queue::new(limits), now: Instant::ORIGIN, running: Vec::new() }
+    }
+
+    fn enter(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Entered {
+        let entered = self.queue.enter(self.now, user, class, bytes);
+        self.note(entered)
+    }
+
+    fn resume(&mut self, user: &Arc<str>, class: Class, bytes: usize) -> Entered {
+        let entered = self.queue.resume(self.now, user, class, bytes);
+        self.note(entered)
+    }
+
+    /// The first one of a class that runs waits for a server.
+    fn park(&mut self, class: Class, bytes: usize) -> Result<(), Crowded> {
+        let placed = self.take(class);
+        self.queue.park(self.now, &placed, bytes)
+    }
+
+    /// The first one of a class that runs ends.
+    fn leave(&mut self, class: Class) {
+        let placed = self.take(class);
+        self.queue.leave(self.now, &placed);
+    }
+
+    fn next_turn(&mut self) -> Option<Ticket> {
+        let (ticket, placed) = self.queue.next_turn(self.now)?;
+        self.running.push(placed);
+        Some(ticket)
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now = self.now + core::time::Duration::from_millis(millis);
+    }
+
+    fn note(&mut self, entered: Entered) -> Entered {
+        if let Entered::Runs(placed) = &entered {
+            self.running.push(placed.clone());
+        }
+        entered
+    }
+
+    fn take(&mut self, class: Class) -> Placed {
+        let place = self.running.iter().position(|placed| placed.class == class).unwrap();
+        self.running.remove(place)
+    }
+}
+
+impl Deref for Hall {
+    type Target = Queue;
+
+    fn deref(&self) -> &Queue {
+        &self.queue
+    }
+}
+
+impl DerefMut for Hall {
+    fn deref_mut(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+}
 
 fn users() -> [Arc<str>; 2] {
     ["greedy".into(), "modest".into()]
@@ -16,7 +100,7 @@ fn waits(entered: Entered) -> Ticket {
 
 #[test]
 fn users_take_turns_however_many_of_one_wait_x_135() {
-    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    let ([greedy, modest], mut queue) = (users(), Hall::new(LIMITS));
     assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
     let of_greedy = [(); 3].map(|()| waits(queue.enter(&greedy, Class::Ordinary, 1)));
     let of_modest = waits(queue.enter(&modest, Class::Ordinary, 1));
@@ -24,16 +108,17 @@ fn users_take_turns_however_many_of_one_wait_x_135() {
     let mut order = Vec::new();
     for _ in 0..4 {
         assert_eq!(queue.next_turn(), None, "there is no place");
+        queue.pass(10);
         queue.leave(Class::Ordinary);
         order.extend(queue.next_turn());
     }
 
-    assert_eq!(order, [of_greedy[0], of_modest, of_greedy[1], of_greedy[2]]);
+    assert_eq!(order, [of_modest, of_greedy[0], of_greedy[1], of_greedy[2]]);
 }
 
 #[test]
 fn beyond_the_depth_the_longest_line_loses_its_first_one_x_135() {
-    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    let ([greedy, modest], mut queue) = (users(), Hall::new(LIMITS));
     assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
     let of_greedy = [(); 3].map(|()| waits(queue.enter(&greedy, Class::Ordinary, 1)));
 
@@ -54,7 +139,7 @@ fn beyond_the_depth_the_longest_line_loses_its_first_one_x_135() {
 #[test]
 fn a_client_that_is_served_does_not_keep_those_outside_from_the_room_that_it_leaves_x_135() {
     let limits = QueueLimits { running: 1, reserved: 0, waiting: 1, waiting_per_user: 1, ..LIMITS };
-    let ([user, _], mut queue) = (users(), Queue::new(limits));
+    let ([user, _], mut queue) = (users(), Hall::new(limits));
     queue.enter(&user, Class::Ordinary, 1);
     let inside = waits(queue.enter(&user, Class::Ordinary, 1));
 
@@ -66,8 +151,9 @@ fn a_client_that_is_served_does_not_keep_those_outside_from_the_room_that_it_lea
 
 #[test]
 fn drivers_are_asked_for_longer_pauses_while_more_are_refused_than_served_x_135() {
-    let limits = QueueLimits { running: 1, reserved: 0, waiting: 100, waiting_per_user: 100, waiting_bytes: 1000 };
-    let ([user, _], mut queue) = (users(), Queue::new(limits));
+    let limits =
+        QueueLimits { running: 1, reserved: 0, waiting: 100, waiting_per_user: 100, waiting_bytes: 1000, ..LIMITS };
+    let ([user, _], mut queue) = (users(), Hall::new(limits));
     for _ in 0..101 {
         queue.enter(&user, Class::Ordinary, 1);
     }
@@ -77,8 +163,9 @@ fn drivers_are_asked_for_longer_pauses_while_more_are_refused_than_served_x_135(
         queue.enter(&user, Class::Ordinary, 1);
     }
     assert_eq!(queue.backoff_factor(), 3);
+    let (placed, now) = (queue.take(Class::Ordinary), queue.now);
     for _ in 0..200 {
-        queue.leave(Class::Ordinary);
+        queue.queue.leave(now, &placed);
     }
 
     assert_eq!(queue.backoff_factor(), 1);
@@ -87,7 +174,7 @@ fn drivers_are_asked_for_longer_pauses_while_more_are_refused_than_served_x_135(
 #[test]
 fn where_nobody_waits_for_a_turn_the_new_one_is_refused() {
     let limits = QueueLimits { running: 1, reserved: 0, waiting: 0, waiting_per_user: 5, ..LIMITS };
-    let ([user, _], mut queue) = (users(), Queue::new(limits));
+    let ([user, _], mut queue) = (users(), Hall::new(limits));
     queue.enter(&user, Class::Ordinary, 1);
 
     assert_eq!(queue.enter(&user, Class::Ordinary, 1), Entered::Full);
@@ -95,7 +182,7 @@ fn where_nobody_waits_for_a_turn_the_new_one_is_refused() {
 
 #[test]
 fn the_end_of_a_transaction_goes_before_those_who_may_wait_for_its_locks() {
-    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    let ([greedy, modest], mut queue) = (users(), Hall::new(LIMITS));
     assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
     let ordinary = waits(queue.enter(&greedy, Class::Ordinary, 1));
 
@@ -113,7 +200,7 @@ fn the_end_of_a_transaction_goes_before_those_who_may_wait_for_its_locks() {
 #[test]
 fn those_who_let_go_do_not_keep_the_others_out_x_135() {
     for reserved in [0, 1] {
-        let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { reserved, ..LIMITS }));
+        let ([greedy, modest], mut queue) = (users(), Hall::new(QueueLimits { reserved, ..LIMITS }));
         for _ in 0..2 {
             queue.enter(&greedy, Class::LetsGo, 1);
         }
@@ -132,7 +219,7 @@ fn those_who_let_go_do_not_keep_the_others_out_x_135() {
 
 #[test]
 fn those_who_let_go_take_no_place_whose_turn_is_the_others_x_135() {
-    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    let ([greedy, modest], mut queue) = (users(), Hall::new(LIMITS));
     for _ in 0..2 {
         queue.enter(&greedy, Class::LetsGo, 1);
     }
@@ -142,14 +229,14 @@ fn those_who_let_go_take_no_place_whose_turn_is_the_others_x_135() {
     let eager = waits(queue.enter(&greedy, Class::LetsGo, 1));
 
     let first = queue.next_turn();
-    queue.leave(first.unwrap().class());
+    queue.leave(Class::LetsGo);
     let second = queue.next_turn();
     assert_eq!([first, second], [Some(eager), Some(ordinary)]);
 }
 
 #[test]
 fn users_take_turns_at_letting_go_too_x_135() {
-    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    let ([greedy, modest], mut queue) = (users(), Hall::new(LIMITS));
     for _ in 0..2 {
         queue.enter(&greedy, Class::LetsGo, 1);
     }
@@ -159,19 +246,20 @@ fn users_take_turns_at_letting_go_too_x_135() {
 
     let mut order = Vec::new();
     for _ in 0..3 {
+        queue.pass(10);
         queue.leave(Class::LetsGo);
         order.extend(queue.next_turn());
     }
 
-    assert_eq!(order, [of_greedy[0], of_modest, of_greedy[1]]);
+    assert_eq!(order, [of_modest, of_greedy[0], of_greedy[1]]);
 }
 
 #[test]
 fn one_that_waits_for_a_server_leaves_its_place_to_others_and_counts_as_waiting_x_135() {
-    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    let ([greedy, modest], mut queue) = (users(), Hall::new(LIMITS));
     assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
 
-    queue.park(&greedy, Class::Ordinary, 1).unwrap();
+    queue.park(Class::Ordinary, 1).unwrap();
 
     assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Runs(_)), "the place is free");
     assert_eq!((queue.running().now(), queue.waiting().now(), queue.waiting_of("greedy")), (1, 1, 1));
@@ -182,10 +270,10 @@ fn one_that_waits_for_a_server_leaves_its_place_to_others_and_counts_as_waiting_
 
 #[test]
 fn those_that_wait_for_a_server_count_for_the_depth_and_have_their_turn_again_x_135() {
-    let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { waiting: 3, ..LIMITS }));
+    let ([greedy, modest], mut queue) = (users(), Hall::new(QueueLimits { waiting: 3, ..LIMITS }));
     for _ in 0..3 {
         assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
-        queue.park(&greedy, Class::Ordinary, 1).unwrap();
+        queue.park(Class::Ordinary, 1).unwrap();
     }
     assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Runs(_)), "a place that is free is given");
 
@@ -198,10 +286,10 @@ fn those_that_wait_for_a_server_count_for_the_depth_and_have_their_turn_again_x_
 #[test]
 fn those_that_wait_for_a_server_have_the_limits_of_those_that_wait_for_a_turn_x_135_x_141() {
     let limits = QueueLimits { waiting: 4, waiting_bytes: 100_000, ..LIMITS };
-    let ([greedy, modest], mut queue) = (users(), Queue::new(limits));
+    let ([greedy, modest], mut queue) = (users(), Hall::new(limits));
     let mut park = |user: &Arc<str>, class, bytes| {
         assert!(matches!(queue.enter(user, class, bytes), Entered::Runs(_)), "a place is free");
-        let parked = queue.park(user, class, bytes);
+        let parked = queue.park(class, bytes);
         assert_eq!(queue.running().now(), 0, "it is left, however that ends");
         parked
     };
@@ -216,7 +304,7 @@ fn those_that_wait_for_a_server_have_the_limits_of_those_that_wait_for_a_turn_x_
 
 #[test]
 fn one_who_gives_up_costs_no_other_the_turn() {
-    let ([greedy, modest], mut queue) = (users(), Queue::new(LIMITS));
+    let ([greedy, modest], mut queue) = (users(), Hall::new(LIMITS));
     queue.enter(&greedy, Class::Ordinary, 1);
     let first = waits(queue.enter(&greedy, Class::Ordinary, 1));
     let other = waits(queue.enter(&modest, Class::Ordinary, 1));
@@ -230,7 +318,7 @@ fn one_who_gives_up_costs_no_other_the_turn() {
 
 #[test]
 fn what_waits_has_so_many_bytes_at_most_and_ends_of_something_are_taken_all_the_same_x_141() {
-    let ([greedy, modest], mut queue) = (users(), Queue::new(QueueLimits { waiting_bytes: 100_000, ..LIMITS }));
+    let ([greedy, modest], mut queue) = (users(), Hall::new(QueueLimits { waiting_bytes: 100_000, ..LIMITS }));
     assert!(matches!(queue.enter(&greedy, Class::LetsGo, 1_000_000), Entered::Runs(_)), "it does not wait");
     assert!(matches!(queue.enter(&greedy, Class::LetsGo, 1), Entered::Runs(_)));
     let first = waits(queue.enter(&greedy, Class::Ordinary, 60_000));
