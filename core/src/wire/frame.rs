@@ -82,6 +82,12 @@ impl FrameReader {
         if self.complete { 0 } else { self.buffer.len() }
     }
 
+    /// How long the message is that has begun and is not whole; `None` between two messages, and before its length is there.
+    pub fn announced(&self) -> Option<usize> {
+        let length = self.buffer.first_chunk().filter(|_| !self.complete)?;
+        usize::try_from(i32::from_le_bytes(*length)).ok()
+    }
+
     /// How many bytes the buffer takes.
     pub fn capacity(&self) -> usize {
         self.buffer.capacity()

@@ -3,6 +3,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "attacks/memory.rs"]
+mod memory;
 #[path = "hub/program.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod program;

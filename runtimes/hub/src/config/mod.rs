@@ -33,6 +33,7 @@
 //! ```
 
 mod error;
+mod memory;
 mod read;
 mod reverse;
 
@@ -48,7 +49,7 @@ pub use error::ConfigError;
 pub use read::read;
 pub use reverse::Reverse;
 
-use crate::protocol::{DoorLimits, QueueLimits};
+use crate::protocol::{DoorLimits, MemoryLimits, QueueLimits};
 use crate::users::User;
 
 /// A configuration that makes sense.
@@ -166,6 +167,8 @@ pub struct Limits {
     pub queue: QueueLimits,
     /// Connections of clients.
     pub doors: DoorLimits,
+    /// Bytes of clients that the hub holds.
+    pub memory: MemoryLimits,
     /// Sessions of one user.
     pub sessions_per_user: usize,
     /// How long a command may wait for its turn.

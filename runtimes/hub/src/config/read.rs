@@ -11,9 +11,10 @@ use cmap_core::wire::CompressorId;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::memory::default_budget;
 use super::reverse::{self, ReverseTable};
 use super::{Config, ConfigError, Limits, Listener, Places, PlacesAsked};
-use crate::protocol::{DoorLimits, QueueLimits};
+use crate::protocol::{DoorLimits, MemoryLimits, QueueLimits};
 use crate::users;
 
 /// How many connections upstream a server has if the connection string does not say.
@@ -94,12 +95,21 @@ struct LimitsTable {
     strangers: Option<usize>,
     strangers_per_address: Option<usize>,
     sessions_per_user: usize,
+    memory_bytes: Option<usize>,
+    memory_per_user: Option<usize>,
 }
 
 impl LimitsTable {
     fn places(&self) -> PlacesAsked {
         let Self { running, reserved, running_per_user, awaiting, .. } = *self;
         PlacesAsked { running, reserved, running_per_user, awaiting }
+    }
+
+    fn memory(&self, users: usize) -> MemoryLimits {
+        let budget = self.memory_bytes.unwrap_or_else(default_budget);
+        // Half is for others, if there are any.
+        let per_user = self.memory_per_user.unwrap_or(if users > 1 { budget / 2 } else { budget });
+        MemoryLimits { budget, per_user }
     }
 }
 
@@ -121,6 +131,8 @@ impl Default for LimitsTable {
             strangers: None,
             strangers_per_address: None,
             sessions_per_user: 100_000,
+            memory_bytes: None,
+            memory_per_user: None,
         }
     }
 }
@@ -283,6 +295,8 @@ impl Check<'_> {
             ("limits.connections-per-address", table.connections_per_address),
             ("limits.connections-per-user", table.connections_per_user),
             ("limits.sessions-per-user", table.sessions_per_user),
+            ("limits.memory-bytes", table.memory_bytes.unwrap_or(1)),
+            ("limits.memory-per-user", table.memory_per_user.unwrap_or(1)),
         ] {
             self.positive(key, value as u64)?;
         }
@@ -305,6 +319,7 @@ impl Check<'_> {
         Ok(Limits {
             queue,
             doors,
+            memory: table.memory(users),
             sessions_per_user: table.sessions_per_user,
             wait: Duration::from_millis(table.wait_ms),
             base_backoff: Duration::from_millis(self.positive("limits.base-backoff-ms", table.base_backoff_ms)?),

@@ -14,8 +14,9 @@ use tokio::sync::oneshot;
 
 use super::cleanup::{self, CutOff, Unanswered};
 use super::forward::{self, Outcome, Owner, SentTo};
+use super::purse::{Hold, Told};
 use super::shared::{Entrance, Shared, Stage};
-use crate::protocol::{Forward, Holdings, Line, LineOutput, Part, Refusal, Request};
+use crate::protocol::{Ending, Forward, Holdings, Line, LineOutput, Part, Refusal, Request, UNCOUNTED};
 
 /// What an idle connection has to read into.
 const SMALL: usize = 2 * 1024;
@@ -26,8 +27,11 @@ const LARGE: usize = 64 * 1024;
 /// Of how many bytes on a message is large: no stranger's has so many, so that strangers have no such buffer.
 const LARGE_FROM: usize = 4 * 1024;
 
-/// How long a client may leave a reply unread.
+/// How long a client may take for each piece of a reply.
 const UNREAD: Duration = Duration::from_secs(60);
+
+/// That piece.
+const PIECE: usize = 64 * 1024;
 
 /// A command that runs.
 struct Running {
@@ -46,12 +50,20 @@ enum Woken {
     Killed,
     TimeUp,
     StageChanged,
+    Told(Told),
 }
 
 /// Serves a client until one side hangs up.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: Arc<Shared>, entrance: Entrance) {
-    let mut client =
-        Client { stream, line: Line::new(shared.now(), entrance.number), shared, entrance, running: None, last: None };
+    let mut client = Client {
+        stream,
+        line: Line::new(shared.now(), entrance.number),
+        hold: Hold::new(&shared.purse, entrance.number),
+        shared,
+        entrance,
+        running: None,
+        last: None,
+    };
     client.shared.upstream.wait_until_known().await;
     let ended = client.exchange().await;
     if let Err(error) = ended {
@@ -65,6 +77,8 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: 
 struct Client<S> {
     stream: S,
     line: Line,
+    /// The bytes that it holds.
+    hold: Hold,
     shared: Arc<Shared>,
     entrance: Entrance,
     running: Option<Running>,
@@ -92,8 +106,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 large = Vec::new();
             }
             let buffer = if large.is_empty() { &mut small[..] } else { &mut large[..] };
-            let until = self.line.poll_timeout().map(|at| self.shared.moment(at));
-            let running = &mut self.running;
+            self.account();
+            let is_waiting = self.hold.is_waiting();
+            let until = self.line.poll_timeout().filter(|_| !is_waiting).map(|at| self.shared.moment(at));
+            let (running, hold) = (&mut self.running, &mut self.hold);
             let woken = tokio::select! {
                 biased;
                 woken = async {
@@ -106,7 +122,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                         None => pending().await,
                     }
                 } => woken,
-                read = self.stream.read(buffer), if self.line.wants_bytes() => Woken::Bytes(read?),
+                read = self.stream.read(buffer), if self.line.wants_bytes() && !is_waiting => Woken::Bytes(read?),
+                told = hold.told(), if hold.is_open() => Woken::Told(told),
                 () = async {
                     match until {
                         Some(until) => tokio::time::sleep_until(until).await,
@@ -120,7 +137,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Woken::Bytes(count) => {
                     let (line, bytes, now) = (&mut self.line, &buffer[..count], self.shared.now());
                     self.shared.with(|around| line.handle_bytes(now, bytes, around));
+                    self.hold.note_progress(count);
                 }
+                Woken::Told(Told::GoOn) => self.line.handle_grant(self.shared.now()),
+                Woken::Told(Told::GiveWay) => self.line.handle_end(Ending::GaveWay),
                 Woken::Done(outcome) => self.finish(&outcome),
                 Woken::Killed => self.kill(),
                 Woken::TimeUp => self.line.handle_timeout(self.shared.now()),
@@ -180,11 +200,50 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.len() > UNCOUNTED {
+            return self.send_large(bytes).await;
+        }
         let sent = async {
             self.stream.write_all(bytes).await?;
             self.stream.flush().await
         };
         tokio::time::timeout(UNREAD, sent).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+
+    /// Sends a reply piece by piece, each in its time, unless it has to give way.
+    async fn send_large(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let user = Arc::clone(self.line.user().unwrap_or(&self.entrance.address));
+        self.hold.set(&user, self.line.bytes() + bytes.len());
+        self.hold.watch();
+        for piece in bytes.chunks(PIECE) {
+            let sent = async {
+                self.stream.write_all(piece).await?;
+                self.stream.flush().await
+            };
+            tokio::select! {
+                biased;
+                sent = tokio::time::timeout(UNREAD, sent) => {
+                    sent.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                }
+                () = self.hold.end() => return Err(io::Error::other(Ending::GaveWay)),
+            }
+            self.hold.note_progress(piece.len());
+        }
+        Ok(())
+    }
+
+    /// Counts what the connection holds. A message that is not whole waits for a grant before it is read on.
+    fn account(&mut self) {
+        let bytes = self.line.bytes();
+        if bytes <= UNCOUNTED && !self.hold.is_open() {
+            return;
+        }
+        let user = self.line.user().unwrap_or(&self.entrance.address);
+        if bytes > UNCOUNTED && self.line.running().is_none() && self.line.pending() > 0 {
+            self.hold.ask(user, bytes);
+        } else {
+            self.hold.set(user, bytes);
+        }
     }
 
     /// Whether the log has room for a line about this client, and how many it had no room for. Strangers take none of users' room.

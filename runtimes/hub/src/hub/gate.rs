@@ -12,6 +12,9 @@ use super::clock::Clock;
 use crate::protocol::{Class, Crowded, Entered, Placed, Queue, QueueLimits, Ticket};
 use crate::users::Share;
 
+/// What becomes of one that waits.
+type Called = Result<Placed, NoPlace>;
+
 /// The queue of all commands.
 #[derive(Debug)]
 pub(super) struct Gate {
@@ -22,7 +25,7 @@ pub(super) struct Gate {
 #[derive(Debug)]
 struct State {
     queue: Queue,
-    waiting: BTreeMap<Ticket, oneshot::Sender<Placed>>,
+    waiting: BTreeMap<Ticket, oneshot::Sender<Called>>,
 }
 
 /// A command's place. Dropping it gives the place to the next one.
@@ -57,7 +60,7 @@ pub(super) enum NoPlace {
 /// How the queue has received a command, with what tells it of its turn.
 enum Arrival {
     Runs(Placed),
-    Waits(Ticket, oneshot::Receiver<Placed>),
+    Waits(Ticket, oneshot::Receiver<Called>),
     Refused(NoPlace),
 }
 
@@ -66,7 +69,7 @@ struct Waiter {
     gate: Arc<Gate>,
     user: Arc<str>,
     ticket: Ticket,
-    turn: oneshot::Receiver<Placed>,
+    turn: oneshot::Receiver<Called>,
     has_ended: bool,
 }
 
@@ -97,9 +100,9 @@ impl Gate {
         let (gate, user) = (Arc::clone(self), Arc::clone(user));
         let mut waiter = Waiter { gate, user, ticket, turn, has_ended: false };
         match tokio::time::timeout(patience, &mut waiter.turn).await {
-            Ok(Ok(placed)) => {
+            Ok(Ok(called)) => {
                 waiter.has_ended = true;
-                Ok(Place::new(self, placed))
+                called.map(|placed| Place::new(self, placed))
             }
             Ok(Err(_)) => Err(NoPlace::Full),
             Err(_) => Err(NoPlace::TooLong),
@@ -142,7 +145,7 @@ impl Gate {
                 (placed, state.waiting.remove(&ticket))
             };
             let untold = match sender {
-                Some(sender) => sender.send(placed).err(),
+                Some(sender) => sender.send(Ok(placed)).err().and_then(Result::ok),
                 None => Some(placed),
             };
             if let Some(placed) = untold {
@@ -164,9 +167,11 @@ impl State {
             Entered::Full => Arrival::Refused(NoPlace::Full),
             Entered::TooLarge => Arrival::Refused(NoPlace::TooLarge),
             Entered::Waits(ticket) => self.wait(ticket),
-            Entered::Displaces { ticket, refused } => {
-                // Its waiter is told by the loss of the sender.
-                self.waiting.remove(&refused);
+            Entered::Displaces { ticket, refused, why } => {
+                for sender in refused.iter().filter_map(|refused| self.waiting.remove(refused)) {
+                    // One that has just given up need not know.
+                    let _ = sender.send(Err(why.into()));
+                }
                 self.wait(ticket)
             }
         }
@@ -201,8 +206,16 @@ impl Place {
         gate.call_next(now);
         match parked {
             Ok(()) => Ok(Parked { gate, user, class, bytes, has_ended: false }),
-            Err(Crowded::Full) => Err(NoPlace::Full),
-            Err(Crowded::TooLarge) => Err(NoPlace::TooLarge),
+            Err(crowded) => Err(crowded.into()),
+        }
+    }
+}
+
+impl From<Crowded> for NoPlace {
+    fn from(crowded: Crowded) -> Self {
+        match crowded {
+            Crowded::Full => Self::Full,
+            Crowded::TooLarge => Self::TooLarge,
         }
     }
 }
@@ -248,7 +261,7 @@ impl Drop for Waiter {
         }
         // Its turn has come at this moment. If it was told, it gives the place back; otherwise `call_next` finds no receiver, and does.
         self.turn.close();
-        if let Ok(placed) = self.turn.try_recv() {
+        if let Ok(Ok(placed)) = self.turn.try_recv() {
             self.gate.leave(&placed);
         }
     }

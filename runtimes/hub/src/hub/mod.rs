@@ -13,6 +13,7 @@
 //! | `clock` | the hub's time |
 //! | `shared` | what all tasks share |
 //! | `descriptors` | how many files may be open, and whose |
+//! | `purse` | the budget of bytes, awaited |
 //! | `packers` | compressors of replies |
 //! | `log_limit` | how many lines of the log clients can cause |
 //! | `activity` | what runs, and what took long |
@@ -31,6 +32,7 @@ mod history;
 mod listeners;
 mod log_limit;
 mod packers;
+mod purse;
 mod shared;
 mod status;
 mod tls;

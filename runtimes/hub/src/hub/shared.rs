@@ -18,6 +18,7 @@ use super::gate::Gate;
 use super::history::History;
 use super::log_limit::LogLimit;
 use super::packers::Packers;
+use super::purse::Purse;
 use super::upstream::Upstream;
 use super::{ReloadError, StartError};
 use crate::config::{Config, Limits};
@@ -32,6 +33,7 @@ const LAST_USES: Duration = Duration::from_secs(2);
 pub(super) struct Shared {
     pub(super) upstream: Upstream,
     pub(super) gate: Arc<Gate>,
+    pub(super) purse: Arc<Purse>,
     pub(super) activity: Arc<Activity>,
     pub(super) history: History,
     pub(super) patience: Duration,
@@ -111,6 +113,7 @@ impl Shared {
         Ok(Self {
             upstream,
             gate: Arc::new(gate),
+            purse: Arc::new(Purse::new(limits.memory, clock)),
             activity: Arc::default(),
             history: History::new(run),
             patience: config.patience,
@@ -170,6 +173,7 @@ impl Shared {
         }
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
         self.gate.set_limits(limits.queue, self.users().shares());
+        self.purse.set_limits(limits.memory);
         let mut state = self.lock();
         state.sessions.set_limit(limits.sessions_per_user);
         state.doors.set_limits(limits.doors);

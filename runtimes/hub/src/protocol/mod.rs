@@ -15,6 +15,7 @@
 //! | `holdings` | the cursors and transactions of a connection, each at its server |
 //! | `sessions` | whose a logical session is |
 //! | `operations` | what runs, for those who ask and who end it |
+//! | `memory` | how many bytes of clients there may be |
 //! | `queue` | whose turn it is to use an upstream connection |
 //! | `common` | what connections share: sessions and doors |
 //! | `doors` | how many connections there may be |
@@ -31,6 +32,7 @@ mod greeting;
 mod holdings;
 mod line;
 mod login;
+mod memory;
 mod names;
 mod operations;
 mod passing;
@@ -48,6 +50,7 @@ pub use gauge::Gauge;
 pub use greeting::Facts;
 pub use holdings::{CursorAt, Holdings, TransactionAt};
 pub use line::{Ending, Line, LineOutput, Surroundings};
+pub use memory::{Memory, MemoryLimits, UNCOUNTED};
 pub use operations::{Operation, OperationId, Operations, Whose};
 pub(crate) use passing::unanswered;
 pub use passing::{Passed, pass};

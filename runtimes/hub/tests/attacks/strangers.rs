@@ -74,16 +74,20 @@ async fn wait_until_served(connection: &mut Connection) {
 
 /// The status code of `/healthz`, which comes in time.
 async fn healthz(status: SocketAddr) -> u16 {
-    let asked = async {
-        let mut socket = TcpStream::connect(status).await.unwrap();
-        socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
-        let mut text = String::new();
-        socket.read_to_string(&mut text).await.unwrap();
-        text.split(' ').nth(1).unwrap().parse().unwrap()
-    };
-    timeout(AT_ONCE, asked).await.expect("the status answers at once")
+    timeout(AT_ONCE, page(status, "/healthz")).await.expect("the status answers at once").0
 }
 
-fn free_address() -> SocketAddr {
+/// A page of the status: its status code and its text.
+pub(crate) async fn page(status: SocketAddr, path: &str) -> (u16, String) {
+    let mut socket = TcpStream::connect(status).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).await.unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -125,5 +125,8 @@ fn record(watcher: &Watcher) {
     ] {
         metrics::gauge!(name).set(f64::from(u32::try_from(value).unwrap_or(u32::MAX)));
     }
+    for (what, bytes) in [("held", report.memory.held), ("budget", report.memory.budget)] {
+        metrics::gauge!("cmap_hub_memory_bytes", "use" => what).set(bytes as f64);
+    }
     watcher.metrics.lock().unwrap_or_else(PoisonError::into_inner).record(&watcher.shared.upstream.client);
 }

@@ -4,7 +4,7 @@ use core::fmt::{Result, Write};
 
 use super::super::activity::{CommandLine, Counts};
 use super::super::history::{Difference, Marks};
-use super::report::{AgentReport, QueueReport, Report, UserReport};
+use super::report::{AgentReport, MemoryReport, QueueReport, Report, UserReport};
 
 /// How many commands a list shows.
 const SHOWN: usize = 100;
@@ -19,13 +19,19 @@ pub(super) fn of(report: &Report) -> String {
 
 fn write_page(text: &mut String, report: &Report) -> Result {
     let Report { uptime, connections, most_connections, strangers, sessions, queue, users, .. } = report;
-    let Report { activity, agents, upstream, .. } = report;
+    let Report { memory, activity, agents, upstream, .. } = report;
     let QueueReport { running, most_running, waiting, most_waiting, waiting_bytes, most_waiting_bytes } = queue;
     writeln!(
         text,
         "<p>Up for {uptime:.0} s. {connections} clients (at most {most_connections}), {strangers} of them not logged in, {sessions} sessions. {running} commands \
          run (at most {most_running}), {waiting} wait (at most {most_waiting}), with {waiting_bytes} bytes (at most \
          {most_waiting_bytes}).</p>"
+    )?;
+    let MemoryReport { budget, held, most_held, waiting, gave_way } = memory;
+    writeln!(
+        text,
+        "<p>{held} bytes of clients are held (at most {most_held}, the budget is {budget}); {waiting} clients wait to be read from, {gave_way} \
+         gave way.</p>"
     )?;
     write_counts(text, activity.counts)?;
     if let Some(snapshot) = report.snapshot {

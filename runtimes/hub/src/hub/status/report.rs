@@ -24,6 +24,7 @@ pub(super) struct Report {
     pub(super) strangers: usize,
     pub(super) sessions: usize,
     pub(super) queue: QueueReport,
+    pub(super) memory: MemoryReport,
     pub(super) users: BTreeMap<Arc<str>, UserReport>,
     #[serde(flatten)]
     pub(super) activity: ActivityReport,
@@ -44,6 +45,18 @@ pub(super) struct QueueReport {
     pub(super) most_waiting: usize,
     pub(super) waiting_bytes: usize,
     pub(super) most_waiting_bytes: usize,
+}
+
+/// Bytes of clients: of messages that are being read, of commands that wait or run, and of replies that are not taken yet.
+#[derive(Serialize)]
+pub(super) struct MemoryReport {
+    pub(super) budget: usize,
+    pub(super) held: usize,
+    pub(super) most_held: usize,
+    /// How many clients wait to be read from.
+    pub(super) waiting: usize,
+    /// How many connections were ended, because they held much and did not go on.
+    pub(super) gave_way: u64,
 }
 
 #[derive(Default, Serialize)]
@@ -94,6 +107,13 @@ impl Report {
                 most_waiting_bytes: bytes.most(),
             }
         });
+        let memory = shared.purse.look(|held, waiting, gave_way| MemoryReport {
+            budget: shared.limits().memory.budget,
+            held: held.now(),
+            most_held: held.most(),
+            waiting,
+            gave_way,
+        });
         let connections = shared.look_at_connections(|connections| *connections);
         Self {
             snapshot: None,
@@ -103,6 +123,7 @@ impl Report {
             strangers: shared.strangers(),
             sessions: shared.sessions(),
             queue,
+            memory,
             users,
             activity,
             agents: shared.upstream.agents.as_ref().map(|agents| {

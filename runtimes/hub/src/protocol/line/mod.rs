@@ -48,6 +48,9 @@ const OF_STRANGER: Limits = Limits { max_message_size: 4 * 1024, max_document_si
 /// How long a client may take to log in, and to complete a message that it has begun.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How many bytes of a message a client has to send within that time: who sends a byte now and then would hold a large one for ever.
+const PIECE: usize = 16 * 1024;
+
 /// How many logins may fail.
 const MAX_FAILED_LOGINS: u32 = 3;
 
@@ -87,8 +90,10 @@ pub struct Line {
     killing: Option<Killing>,
     /// The command that runs upstream.
     running: Option<Arc<Request>>,
-    /// Until when it has to have logged in, or to complete its message.
+    /// Until when it has to have logged in, or to go on with its message.
     until: Option<Instant>,
+    /// How many bytes of its message were there when that was set.
+    paced: usize,
     replies: i32,
     outputs: VecDeque<LineOutput>,
     has_ended: bool,
@@ -134,6 +139,9 @@ pub enum Ending {
     /// It did not log in, or complete a message, in time.
     #[error("the client did not log in, or complete its message, within {PATIENCE:?}")]
     TooSlow,
+    /// It went on with its message too slowly, while others waited for the room that this takes.
+    #[error("the client went on too slowly with what it sends or takes, while others waited for the hub's memory")]
+    GaveWay,
     /// Its logins failed.
     #[error("{MAX_FAILED_LOGINS} logins failed")]
     FailedLogins,
@@ -167,6 +175,7 @@ impl Line {
             killing: None,
             running: None,
             until: Some(now + PATIENCE),
+            paced: 0,
             replies: 0,
             outputs: VecDeque::new(),
             has_ended: false,
@@ -235,6 +244,11 @@ impl Line {
         }
     }
 
+    /// The connection has to end.
+    pub fn handle_end(&mut self, why: Ending) {
+        self.end(why);
+    }
+
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.until.is_some_and(|until| until <= now) {
@@ -271,6 +285,20 @@ impl Line {
     /// Whether more bytes are to be read now.
     pub fn wants_bytes(&self) -> bool {
         !self.has_ended && self.backlog.len() < MAX_BACKLOG
+    }
+
+    /// How many bytes the connection holds, or will hold when the message is whole that has begun: that one, what came ahead, and the
+    /// command that runs.
+    pub fn bytes(&self) -> usize {
+        let begun = self.frames.announced().unwrap_or_default();
+        begun + self.backlog.len() + self.running.as_ref().map_or(0, |request| request.size())
+    }
+
+    /// Its client was not read from until now, though it has begun a message: it has its time from now on.
+    pub fn handle_grant(&mut self, now: Instant) {
+        if self.until.is_some() {
+            self.until = Some(now + PATIENCE);
+        }
     }
 
     /// How many bytes are there of a message that is not whole.
@@ -359,13 +387,14 @@ impl Line {
         let is_in = self.acts_as(around).is_some() && self.is_greeted;
         self.is_in |= is_in;
         let is_waited_for = !is_in || self.running.is_none() && !self.frames.is_at_boundary();
-        self.until = match (is_waited_for, self.until) {
-            (true, None) => Some(now + PATIENCE),
-            // Each further piece of a large message gives it more time, of one before the login not.
-            (true, Some(_)) if is_in => Some(now + PATIENCE),
-            (true, until) => until,
-            (false, _) => None,
-        };
+        let pending = self.frames.pending();
+        // A further piece of a large message gives it more time, if it is not a small one; before the login nothing does.
+        let is_further = pending < self.paced || pending - self.paced >= PIECE;
+        match self.until {
+            _ if !is_waited_for => (self.until, self.paced) = (None, 0),
+            Some(_) if !is_in || !is_further => {}
+            Some(_) | None => (self.until, self.paced) = (Some(now + PATIENCE), pending),
+        }
     }
 
     fn handle(&mut self, now: Instant, request: Request, around: &mut Surroundings<'_>) {

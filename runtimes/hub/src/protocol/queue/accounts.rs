@@ -242,6 +242,22 @@ impl Accounts {
         }
     }
 
+    /// How many bytes a user has in line for places that others want.
+    pub(super) fn bytes_of(&self, user: &str) -> usize {
+        self.of_user.get(user).map_or(0, Account::ordinary_bytes)
+    }
+
+    /// By how many bytes users have more than so many, all together.
+    pub(super) fn bytes_beyond(&self, bytes: usize) -> usize {
+        self.of_user.values().map(|account| account.ordinary_bytes().saturating_sub(bytes)).sum()
+    }
+
+    /// The user who has most bytes in line for places that others want.
+    pub(super) fn heaviest(&self) -> Option<Arc<str>> {
+        let heaviest = self.of_user.iter().max_by_key(|(_, account)| account.ordinary_bytes());
+        heaviest.map(|(user, _)| Arc::clone(user))
+    }
+
     /// A command of `user` waits for a server.
     pub(super) fn park(&mut self, user: &Arc<str>) {
         self.ensure(user);
@@ -319,6 +335,10 @@ impl Account {
     /// How many are in line for a place that others want.
     fn ordinary_in_line(&self) -> usize {
         self.in_line() - self.lines.get(Class::LetsGo as usize).map_or(0, VecDeque::len)
+    }
+
+    fn ordinary_bytes(&self) -> usize {
+        self.lines.iter().flatten().filter(|it| it.ticket.class.is_ordinary()).map(|it| it.bytes).sum()
     }
 
     /// Without those that let go and wait for their turn.

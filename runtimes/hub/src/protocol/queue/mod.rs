@@ -18,7 +18,8 @@
 //!
 //! When too many wait, the user with the longest line loses its first one, which has had its chance, and the new one is let in. If the
 //! new one were refused instead, a client that is served would send its next command into the room that it has just left, and those
-//! outside would stay there. Where those that wait have too many bytes, the new one is refused.
+//! outside would stay there. Where those that wait have too many bytes, the user who has most of them loses its first ones in the same way, if
+//! it has more than the new one's user would have; otherwise the new one is refused.
 
 mod accounts;
 #[cfg(test)]
@@ -90,12 +91,14 @@ pub enum Entered {
     Runs(Placed),
     /// It waits, until [`Queue::next_turn`] names it.
     Waits(Ticket),
-    /// It waits, and another one waits no more, because too many do.
+    /// It waits, and others wait no more.
     Displaces {
         /// This one.
         ticket: Ticket,
-        /// The other one.
-        refused: Ticket,
+        /// The others.
+        refused: Vec<Ticket>,
+        /// Why.
+        why: Crowded,
     },
     /// Too many wait, and none of them for a turn that could be this one's.
     Full,
@@ -182,7 +185,15 @@ impl Queue {
         }
         if self.is_too_large(class, bytes) {
             self.count_refusal();
-            return Entered::TooLarge;
+            let refused = self.make_room(user, bytes);
+            if refused.is_empty() {
+                return Entered::TooLarge;
+            }
+            return Entered::Displaces {
+                ticket: self.line_up(now, user, class, bytes),
+                refused,
+                why: Crowded::TooLarge,
+            };
         }
         // Those that let go are bounded by what is open.
         if class == Class::LetsGo {
@@ -200,7 +211,8 @@ impl Queue {
         self.count_refusal();
         let Some(refused) = self.accounts.pop_ordinary_of(&longest) else { return Entered::Full };
         self.count_gone(refused.bytes);
-        Entered::Displaces { ticket: self.line_up(now, user, class, bytes), refused: refused.ticket }
+        let refused = vec![refused.ticket];
+        Entered::Displaces { ticket: self.line_up(now, user, class, bytes), refused, why: Crowded::Full }
     }
 
     /// A command that runs waits for a server, and leaves its place to others until [`resume`](Self::resume).
@@ -317,6 +329,25 @@ impl Queue {
     /// Changes what users may have of whom something is said; others have what the limits give each.
     pub fn set_shares(&mut self, shares: impl IntoIterator<Item = (Arc<str>, Share)>) {
         self.accounts.set_shares(shares.into_iter().collect());
+    }
+
+    /// Takes out of their lines what has to go for another one of `user` with so many bytes: of those users who have more waiting than this one
+    /// would have, the oldest of the one with most. None, if that is not enough.
+    fn make_room(&mut self, user: &str, bytes: usize) -> Vec<Ticket> {
+        let own = self.accounts.bytes_of(user).saturating_add(bytes);
+        let excess = self.bytes.now().saturating_add(bytes).saturating_sub(self.limits.waiting_bytes);
+        let mut refused = Vec::new();
+        if self.accounts.bytes_beyond(own) < excess {
+            return refused;
+        }
+        while self.bytes.now().saturating_add(bytes) > self.limits.waiting_bytes
+            && let Some(heaviest) = self.accounts.heaviest()
+            && let Some(waiter) = self.accounts.pop_ordinary_of(&heaviest)
+        {
+            self.count_gone(waiter.bytes);
+            refused.push(waiter.ticket);
+        }
+        refused
     }
 
     fn line_up(&mut self, now: Instant, user: &Arc<str>, class: Class, bytes: usize) -> Ticket {

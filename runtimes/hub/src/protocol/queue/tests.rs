@@ -123,13 +123,13 @@ fn beyond_the_depth_the_longest_line_loses_its_first_one_x_135() {
     let of_greedy = [(); 3].map(|()| waits(queue.enter(&greedy, Class::Ordinary, 1)));
 
     let Entered::Displaces { refused, .. } = queue.enter(&greedy, Class::Ordinary, 1) else { panic!("of one user") };
-    assert_eq!(refused, of_greedy[0]);
+    assert_eq!(refused, [of_greedy[0]]);
     for _ in 0..2 {
         waits(queue.enter(&modest, Class::Ordinary, 1));
     }
-    let Entered::Displaces { ticket, refused } = queue.enter(&modest, Class::Ordinary, 1) else { panic!("of all") };
+    let Entered::Displaces { ticket, refused, .. } = queue.enter(&modest, Class::Ordinary, 1) else { panic!("of all") };
 
-    assert_eq!(refused, of_greedy[1], "not one of the shorter line");
+    assert_eq!(refused, [of_greedy[1]], "not one of the shorter line");
     assert_eq!((queue.waiting().now(), queue.waiting_of("modest"), queue.waiting_of("greedy")), (5, 3, 2));
     assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Displaces { .. }));
     queue.give_up(&modest, ticket);
@@ -143,10 +143,10 @@ fn a_client_that_is_served_does_not_keep_those_outside_from_the_room_that_it_lea
     queue.enter(&user, Class::Ordinary, 1);
     let inside = waits(queue.enter(&user, Class::Ordinary, 1));
 
-    let Entered::Displaces { ticket: outside, refused } = queue.enter(&user, Class::Ordinary, 1) else { panic!() };
+    let Entered::Displaces { ticket: outside, refused, .. } = queue.enter(&user, Class::Ordinary, 1) else { panic!() };
 
     queue.leave(Class::Ordinary);
-    assert_eq!((refused, queue.next_turn()), (inside, Some(outside)));
+    assert_eq!((refused, queue.next_turn()), (vec![inside], Some(outside)));
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn what_waits_has_so_many_bytes_at_most_and_ends_of_something_are_taken_all_the_
     assert!(matches!(queue.enter(&greedy, Class::LetsGo, 1), Entered::Runs(_)));
     let first = waits(queue.enter(&greedy, Class::Ordinary, 60_000));
 
-    assert_eq!(queue.enter(&modest, Class::Ordinary, 50_000), Entered::TooLarge);
+    assert_eq!(queue.enter(&modest, Class::Ordinary, 70_000), Entered::TooLarge);
     assert_eq!(queue.enter(&modest, Class::LetsGo, 50_000), Entered::TooLarge, "an insert of a transaction");
     waits(queue.enter(&modest, Class::Ordinary, 40_000));
     let end = waits(queue.enter(&modest, Class::LetsGo, 200));
@@ -334,4 +334,17 @@ fn what_waits_has_so_many_bytes_at_most_and_ends_of_something_are_taken_all_the_
     queue.give_up(&greedy, first);
     assert_eq!(queue.waiting_bytes().now(), 40_000);
     waits(queue.enter(&greedy, Class::Ordinary, 60_000));
+}
+
+#[test]
+fn the_user_whose_commands_have_most_bytes_gives_way_to_one_who_has_fewer_x_141() {
+    let ([greedy, modest], mut queue) = (users(), Hall::new(QueueLimits { waiting_bytes: 100_000, ..LIMITS }));
+    queue.enter(&greedy, Class::Ordinary, 1);
+    let of_greedy = [(); 3].map(|()| waits(queue.enter(&greedy, Class::Ordinary, 33_000)));
+
+    let entered = queue.enter(&modest, Class::Ordinary, 44_000);
+
+    let Entered::Displaces { refused, why: Crowded::TooLarge, .. } = entered else { panic!("{entered:?}") };
+    assert_eq!((refused, queue.waiting_bytes().now()), (of_greedy[..2].to_vec(), 77_000));
+    assert_eq!(queue.enter(&modest, Class::Ordinary, 44_000), Entered::TooLarge, "it has most itself");
 }

@@ -175,11 +175,13 @@ fn users_and_groups_may_have_limits_of_their_own_x_135() {
     assert!(matches!(queue.enter(&modest, Class::Ordinary, 1), Entered::Runs(_)));
 
     let first = waits(queue.enter(&greedy, Class::Ordinary, 1));
-    let Entered::Displaces { ticket, refused } = queue.enter(&greedy, Class::Ordinary, 1) else { panic!("of its own") };
-    assert_eq!(refused, first);
+    let Entered::Displaces { ticket, refused, .. } = queue.enter(&greedy, Class::Ordinary, 1) else {
+        panic!("of its own")
+    };
+    assert_eq!(refused, [first]);
     let of_modest = waits(queue.enter(&modest, Class::Ordinary, 1));
     let Entered::Displaces { refused, .. } = queue.enter(&modest, Class::Ordinary, 1) else { panic!("of the group") };
-    assert_eq!(refused, of_modest);
+    assert_eq!(refused, [of_modest]);
 
     queue.pass(1);
     queue.take(Class::Ordinary);
