@@ -37,7 +37,7 @@ use crate::time::Deadline;
 ///     session.run(("shop", insert)).await?;
 ///     let find = doc! { "find": "orders", "readConcern": { "level": "majority" } };
 ///     let nearest = ReadPreference::new(ReadMode::Nearest);
-///     session.run(nearest, ("shop", find)).await?;
+///     session.operation(("shop", find)).on(nearest).run().await?;
 ///     Ok(())
 /// }
 /// ```

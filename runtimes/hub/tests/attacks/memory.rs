@@ -6,7 +6,7 @@ use std::time::Duration;
 use cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter};
 use cmap_tokio::Client;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::topology::ServerSelector::Writable;
+use cmap_tokio::cmap_core::topology::ServerSelector::Writable;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -66,8 +66,8 @@ async fn messages_that_are_half_sent_hold_no_more_than_the_budget_and_hold_up_no
 
 async fn insert(client: &Client) {
     let insert = rawdoc! { "insert": "c", "documents": [{ "x": "x".repeat(1 << 20) }] };
-    client.run(Writable, ("test", insert)).await.unwrap();
-    client.run(Writable, ("test", rawdoc! { "drop": "c" })).await.unwrap();
+    client.operation(("test", insert)).on(Writable).run().await.unwrap();
+    client.run(("test", rawdoc! { "drop": "c" })).await.unwrap();
 }
 
 /// Greets the hub from another address, and sends the beginning of a message; again when it is hung up on.

@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::core::topology::ServerSelector::Writable;
+use cmap_tokio::cmap_core::topology::ServerSelector::Writable;
 use cmap_tokio::{Client, Connection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -60,7 +60,7 @@ async fn hold_out(kind: &str, files: u32) {
     healthz(status).await;
     drop(strangers);
     drop(connections);
-    let again = timeout(UNTIL_ELECTED, client.run(Writable, ("test", rawdoc! { "count": "c" }))).await;
+    let again = timeout(UNTIL_ELECTED, client.operation(("test", rawdoc! { "count": "c" })).on(Writable).run()).await;
     again.unwrap().unwrap();
 }
 

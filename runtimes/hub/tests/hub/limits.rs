@@ -103,17 +103,17 @@ async fn slow_commands_of_one_user_leave_places_to_another_one_x_135() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "maxPoolSize=4").user("anna", "").user("ben", "").start().await;
     let (anna, ben) = (house.client_as("anna", "").await, house.client_as("ben", "").await);
-    anna.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    anna.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
     let slow = || ("test", rawdoc! { "find": "c", "filter": { "$where": SLOW } });
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let anna = anna.clone();
-        tasks.spawn(async move { anna.run(ServerSelector::Writable, slow()).await.map(drop) });
+        tasks.spawn(async move { anna.operation(slow()).on(ServerSelector::Writable).run().await.map(drop) });
     }
     tokio::time::sleep(Duration::from_millis(300)).await;
 
     let begun = tokio::time::Instant::now();
-    ben.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    ben.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
 
     assert!(begun.elapsed() < Duration::from_secs(1), "after {:?}", begun.elapsed());
     while let Some(done) = tasks.join_next().await {
