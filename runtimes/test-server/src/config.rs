@@ -6,10 +6,8 @@ use cmap_core::connection::auth::{ScramHash, StoredKeys};
 use cmap_core::options::Secret;
 use cmap_core::wire::CompressorId;
 
+use crate::ServerVersion;
 use crate::store::StoreLimits;
-
-/// The protocol of MongoDB 7.0.
-const MAX_WIRE_VERSION: i32 = 21;
 
 /// How to set up a server.
 #[derive(Clone, Debug)]
@@ -29,6 +27,8 @@ pub struct ServerConfig {
     pub mongos: bool,
     /// The name of the replica set whose only member, and primary, it is (SRV-8).
     pub replica_set: Option<String>,
+    /// The version of MongoDB that it is; see [`with_version`](Self::with_version).
+    pub version: ServerVersion,
     /// The oldest and the newest version of the protocol that it claims to speak.
     pub wire_versions: (i32, i32),
     /// The seed of all random choices: nonces, salts, ids. For a server that strangers can reach, take it from the
@@ -86,7 +86,8 @@ impl ServerConfig {
             load_balanced: false,
             mongos: false,
             replica_set: None,
-            wire_versions: (0, MAX_WIRE_VERSION),
+            version: ServerVersion::default(),
+            wire_versions: (0, ServerVersion::default().wire_version()),
             seed: 0,
             time_of_day: Duration::ZERO,
             iterations: (
@@ -96,6 +97,14 @@ impl ServerConfig {
             first_connection_id: 1,
             limits: StoreLimits::default(),
         }
+    }
+
+    /// A server of this version, which speaks its protocol.
+    #[must_use]
+    pub fn with_version(mut self, version: ServerVersion) -> Self {
+        self.version = version;
+        self.wire_versions = (0, version.wire_version());
+        self
     }
 
     /// Whether clients meet a mongos, which the server behind a load balancer is, too.

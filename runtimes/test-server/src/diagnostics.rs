@@ -9,15 +9,13 @@ use super::identity::Identity;
 use super::service::Service;
 use super::traffic::long;
 use super::users::Users;
-
-/// The version of MongoDB that these answers imitate.
-pub(super) const VERSION: &str = "7.0.0";
+use crate::ServerVersion;
 
 /// `buildInfo`.
-pub(super) fn build_info() -> RawDocumentBuf {
+pub(super) fn build_info(version: ServerVersion) -> RawDocumentBuf {
     document! {
-        "version": VERSION, "gitVersion": "embedded", "modules": RawArrayBuf::new(), "allocator": "system", "javascriptEngine": "none",
-        "sysInfo": "deprecated", "versionArray": array([7, 0, 0, 0]), "bits": 64, "debug": false,
+        "version": version.number(), "gitVersion": "embedded", "modules": RawArrayBuf::new(), "allocator": "system", "javascriptEngine": "none",
+        "sysInfo": "deprecated", "versionArray": array(version.parts()), "bits": 64, "debug": false,
         "maxBsonObjectSize": i32::try_from(Limits::DEFAULT.max_document_size).unwrap_or(i32::MAX),
         "storageEngines": array(["inMemory"]),
     }
@@ -80,7 +78,7 @@ impl Service {
         let current = i32::try_from(self.clients).unwrap_or(i32::MAX);
         let mut status = document! {
             "host": self.config.address.as_str(),
-            "version": VERSION,
+            "version": self.config.version.number(),
             "process": self.process_name(),
             "pid": 1_i64,
             "uptime": uptime.as_secs_f64(),

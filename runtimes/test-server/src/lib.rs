@@ -1,6 +1,6 @@
 //! A MongoDB server for tests, as a machine without I/O: the other side of the wire protocol.
 //!
-//! It answers drivers as MongoDB 7.0 does in everything that concerns their connections: hello (streamed, too),
+//! It answers drivers as MongoDB 7.0 does, or [8.0](ServerVersion), in everything that concerns their connections: hello (streamed, too),
 //! compression, authentication by SCRAM-SHA-1, SCRAM-SHA-256, PLAIN and MONGODB-X509, users, sessions, the fail point
 //! `failCommand`, and the commands that test harnesses send first (SRV-1 to SRV-8). Commands on data go to a
 //! [`Store`](store::Store) in memory. Unknown commands get MongoDB's error 59.
@@ -75,6 +75,7 @@ pub mod store;
 mod traffic;
 mod transactions;
 mod users;
+mod version;
 mod write_concern;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,6 +85,7 @@ pub use self::config::{Peer, ServerConfig, User};
 pub use self::deployment::{Deployment, DeploymentConfig, DeploymentOutput};
 pub use self::known::{KNOWN, Known};
 pub use self::replica_set::config::{MemberConfig, MemberId, MemberRole, SetConfig};
+pub use self::version::ServerVersion;
 
 use self::client::{Client, Stage, Waiting};
 use self::exchange::{Exchange, Progress};

@@ -10,6 +10,7 @@ use super::failure::{Outcome, fail};
 use super::ingress::Ingress;
 use super::request::{Arguments, Request, append};
 use super::sasl::MECHANISMS;
+use crate::ServerVersion;
 use crate::store::{CommandFailure, code};
 
 /// The parameters that nobody can set while MongoDB runs, either.
@@ -25,11 +26,11 @@ pub(super) struct Parameters {
 }
 
 impl Parameters {
-    pub(super) fn new(iterations: (u32, u32)) -> Self {
+    pub(super) fn new(iterations: (u32, u32), version: ServerVersion) -> Self {
         let mut mechanisms = RawArrayBuf::new();
         MECHANISMS.iter().for_each(|name| mechanisms.push(*name));
         let count = |iterations: u32| RawBson::Int32(i32::try_from(iterations).unwrap_or(i32::MAX));
-        let version = document! { "version": "7.0" };
+        let version = document! { "version": version.name() };
         Self {
             values: BTreeMap::from([
                 ("authenticationMechanisms", RawBson::Array(mechanisms)),

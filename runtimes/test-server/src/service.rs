@@ -107,7 +107,7 @@ impl Service {
             process: ObjectId::from_bytes(bytes(&mut random)),
             topology_counter: if config.replica_set.is_some() { 6 } else { 0 },
             fail_points: FailPoints::default(),
-            parameters: Parameters::new(config.iterations),
+            parameters: Parameters::new(config.iterations, config.version),
             sessions: Sessions::default(),
             transactions: Transactions::default(),
             snapshots: Snapshots::default(),
@@ -252,7 +252,7 @@ impl Service {
         Some(match request.name {
             "hello" | "isMaster" | "ismaster" => self.hello(now, identity, request),
             "ping" => Ok(RawDocumentBuf::new()),
-            "buildInfo" | "buildinfo" => Ok(diagnostics::build_info()),
+            "buildInfo" | "buildinfo" => Ok(diagnostics::build_info(self.config.version)),
             "getCmdLineOpts" => Ok(self.command_line()),
             "serverStatus" => Ok(self.status(now)),
             "hostInfo" => Ok(diagnostics::host_info(&self.config.address)),

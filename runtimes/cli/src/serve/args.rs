@@ -7,7 +7,7 @@ use clap::Args;
 use cmap_core::options::Secret;
 use cmap_core::wire::CompressorId;
 use cmap_test_server::store::StoreLimits;
-use cmap_test_server::{KNOWN, MemberConfig, MemberRole, SetConfig, User};
+use cmap_test_server::{KNOWN, MemberConfig, MemberRole, ServerVersion, SetConfig, User};
 
 /// How to serve.
 #[derive(Args, Debug)]
@@ -35,6 +35,10 @@ pub(crate) struct ServeArgs {
     /// Have a certificate for another host
     #[arg(long, requires = "tls")]
     pub(crate) wrong_host: bool,
+
+    /// The version of MongoDB to be: 7.0, or 8.0, which has `bulkWrite`
+    #[arg(long, value_name = "VERSION", default_value = ServerVersion::default().name(), value_parser = version)]
+    pub server_version: ServerVersion,
 
     /// The compressors to agree on, separated by commas; none if it is empty or `disabled`
     #[arg(long, value_name = "LIST", default_value = "snappy,zstd,zlib", value_parser = Compressors::parse)]
@@ -132,6 +136,12 @@ pub(crate) struct LimitArgs {
     /// How long a cursor may be idle, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub(crate) cursor_timeout: u64,
+}
+
+/// A version that the test server can be.
+fn version(text: &str) -> Result<ServerVersion, String> {
+    let known = ServerVersion::ALL.map(ServerVersion::name).join(", ");
+    ServerVersion::from_name(text).ok_or_else(|| format!("a version is needed that the test server can be: {known}"))
 }
 
 /// The host of a `mongodb+srv` connection string.

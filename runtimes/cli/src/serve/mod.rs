@@ -136,7 +136,8 @@ fn deployment(args: &ServeArgs, addresses: &[SocketAddr]) -> Result<DeploymentCo
 fn config(args: &ServeArgs, addresses: &[SocketAddr]) -> Result<ServerConfig, ServeError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed)?;
-    let mut config = ServerConfig::new(addresses.first().map(SocketAddr::to_string).unwrap_or_default());
+    let address = addresses.first().map(SocketAddr::to_string).unwrap_or_default();
+    let mut config = ServerConfig::new(address).with_version(args.server_version);
     config.authorization = !args.auth.is_empty();
     config.users = args.auth.iter().map(args::Login::to_user).collect();
     if args.tls {
