@@ -8,11 +8,12 @@ use super::request::Request;
 use crate::store::{CommandFailure, code};
 
 /// The commands of version 1 that this server has.
-const COMMANDS: [&str; 27] = [
+const COMMANDS: [&str; 28] = [
     "abortTransaction",
     "aggregate",
     "authenticate",
     "buildInfo",
+    "bulkWrite",
     "collMod",
     "commitTransaction",
     "count",

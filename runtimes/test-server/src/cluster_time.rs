@@ -10,26 +10,33 @@ use super::document::document;
 /// The logical clock, which goes on with the time of day and with each write.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterTime {
-    /// The operations so far: the increment of the next one's time.
+    /// The operations so far: the increment of the last one's time.
     operations: u32,
+    /// The seconds of the last one's time. They never go back.
+    seconds: u32,
 }
 
 impl Default for ClusterTime {
     fn default() -> Self {
-        Self { operations: 1 }
+        Self { operations: 1, seconds: 0 }
     }
 }
 
 impl ClusterTime {
-    /// Records a write.
-    pub(super) fn count_write(&mut self) {
-        self.operations = self.operations.saturating_add(1);
+    /// The time of the next operation.
+    pub(super) fn next(&self, unix: Duration) -> Timestamp {
+        Timestamp { time: self.seconds.max(seconds(unix)), increment: self.operations.saturating_add(1) }
+    }
+
+    /// Records an operation of this time.
+    pub(super) fn count_write(&mut self, time: Timestamp) {
+        self.operations = self.operations.max(time.increment);
+        self.seconds = self.seconds.max(time.time);
     }
 
     /// The time of the last operation.
     pub(super) fn at(&self, unix: Duration) -> Timestamp {
-        let time = u32::try_from(unix.as_secs()).unwrap_or(u32::MAX);
-        Timestamp { time, increment: self.operations }
+        Timestamp { time: seconds(unix), increment: self.operations }
     }
 
     /// Whether an operation of that time has been carried out.
@@ -46,4 +53,8 @@ impl ClusterTime {
         reply.append(bson::cstr!("$clusterTime"), document! { "clusterTime": time, "signature": signature });
         reply.append(bson::cstr!("operationTime"), self.at(complete_until));
     }
+}
+
+fn seconds(unix: Duration) -> u32 {
+    u32::try_from(unix.as_secs()).unwrap_or(u32::MAX)
 }

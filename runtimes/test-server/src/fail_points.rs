@@ -22,7 +22,7 @@ const BEYOND_THE_COMMAND: [&str; 4] = ["namespace", "writeConcernError", "failIn
 pub(super) struct FailPoints {
     max_time_always_time_out: Mode,
     max_time_never_time_out: Mode,
-    fail_get_more: (Mode, i32),
+    fail_get_more: (Mode, GetMoreFault),
     on_transactional_write: (Mode, WriteFault),
     fail_command: FailCommand,
     /// Only commands on this collection.
@@ -30,6 +30,14 @@ pub(super) struct FailPoints {
     /// Added to the reply of a command that it hits and that is carried out.
     write_concern_error: Option<WriteConcernError>,
     configured: i64,
+}
+
+/// The effect on a getMore whose cursor is open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct GetMoreFault {
+    pub(super) error_code: i32,
+    /// The connection ends instead of an answer.
+    pub(super) closes_connection: bool,
 }
 
 /// The effect on a write that may be sent twice.
@@ -59,7 +67,7 @@ impl FailPoints {
             Some("failCommand") => self.configure_fail_command(mode, data)?,
             Some("maxTimeAlwaysTimeOut") => self.max_time_always_time_out = mode,
             Some("maxTimeNeverTimeOut") => self.max_time_never_time_out = mode,
-            Some("failGetMoreAfterCursorCheckout") => self.fail_get_more = (mode, get_more_code(mode, data)?),
+            Some("failGetMoreAfterCursorCheckout") => self.fail_get_more = (mode, get_more_fault(mode, data)?),
             Some("onPrimaryTransactionalWrite") => self.on_transactional_write = (mode, write_fault(data)?),
             name => return Err(fail(167, format!("'{}' is not a fail point here", name.unwrap_or_default()))),
         }
@@ -102,10 +110,10 @@ impl FailPoints {
         self.max_time_never_time_out.is_on()
     }
 
-    /// The code by which a getMore fails whose cursor is open; the call counts as one hit.
-    pub(super) fn on_get_more(&mut self) -> Option<i32> {
-        let (mode, code) = &mut self.fail_get_more;
-        mode.is_on().then_some(*code)
+    /// The effect on a getMore whose cursor is open, if there is one; the call counts as one hit.
+    pub(super) fn on_get_more(&mut self) -> Option<GetMoreFault> {
+        let (mode, fault) = &mut self.fail_get_more;
+        mode.is_on().then_some(*fault)
     }
 
     /// The effect on a write that may be sent twice, before it is carried out. Each of its documents counts as one hit, up to the first
@@ -128,6 +136,7 @@ fn written_documents(request: &Request<'_>) -> usize {
         "insert" => "documents",
         "update" => "updates",
         "delete" => "deletes",
+        "bulkWrite" => "ops",
         _ => return 1,
     };
     request.arguments.array(list).ok().flatten().map_or(1, |list| list.into_iter().count().max(1))
@@ -152,14 +161,16 @@ fn write_fault(data: Option<Arguments<'_>>) -> Result<WriteFault, CommandFailure
     })
 }
 
-/// The code by which getMore is to fail.
-fn get_more_code(mode: Mode, data: Option<Arguments<'_>>) -> Result<i32, CommandFailure> {
+/// How getMore is to fail.
+fn get_more_fault(mode: Mode, data: Option<Arguments<'_>>) -> Result<GetMoreFault, CommandFailure> {
+    let closes_connection = data.is_some_and(|data| data.flag("closeConnection"));
     let code = data.map(|data| data.integer("errorCode")).transpose()?.flatten();
-    match code.and_then(|code| i32::try_from(code).ok()) {
-        Some(code) => Ok(code),
-        None if mode == Mode::Off => Ok(0),
-        None => Err(fail(2, "failGetMoreAfterCursorCheckout needs an errorCode")),
-    }
+    let error_code = match code.and_then(|code| i32::try_from(code).ok()) {
+        Some(code) => code,
+        None if mode == Mode::Off || closes_connection => 0,
+        None => return Err(fail(2, "failGetMoreAfterCursorCheckout needs an errorCode or closeConnection")),
+    };
+    Ok(GetMoreFault { error_code, closes_connection })
 }
 
 fn write_concern_error(data: Arguments<'_>) -> Result<Option<WriteConcernError>, CommandFailure> {

@@ -15,7 +15,7 @@ pub struct Known {
 #[rustfmt::skip]
 pub const KNOWN: &[Known] = &[
     Known { subject: "commands on data", names: &[
-        "aggregate", "count", "create", "createIndexes", "collStats", "dbStats", "delete",
+        "aggregate", "collMod", "count", "create", "createIndexes", "collStats", "dbStats", "delete",
         "distinct", "drop", "dropDatabase", "dropIndexes", "explain", "find", "findAndModify", "getMore", "insert", "killCursors", "listCollections",
         "listDatabases", "listIndexes", "renameCollection", "update", "validate",
     ] },
@@ -26,9 +26,10 @@ pub const KNOWN: &[Known] = &[
         "replSetGetConfig", "replSetGetStatus", "replSetReconfig", "replSetStepDown", "replSetStepUp", "saslContinue",
         "saslStart", "serverStatus", "setParameter", "startSession", "testDeployment", "updateUser", "usersInfo", "whatsmyuri",
     ] },
-    Known { subject: "commands of a mongos", names: &["checkMetadataConsistency"] },
+    Known { subject: "commands of a mongos", names: &["checkMetadataConsistency", "shardCollection"] },
+    Known { subject: "commands of version 8.0", names: &["bulkWrite"] },
     Known { subject: "query operators", names: &[
-        "$all", "$and", "$comment", "$elemMatch", "$eq", "$exists", "$gt", "$gte", "$in", "$lt", "$lte", "$mod", "$ne", "$nin",
+        "$all", "$and", "$comment", "$elemMatch", "$eq", "$exists", "$expr", "$gt", "$gte", "$in", "$lt", "$lte", "$mod", "$ne", "$nin",
         "$nor", "$not", "$or", "$regex", "$size", "$type", "$where",
     ] },
     Known { subject: "update operators", names: &[
@@ -36,11 +37,11 @@ pub const KNOWN: &[Known] = &[
         "$unset",
     ] },
     Known { subject: "pipeline stages", names: &[
-        "$addFields", "$count", "$currentOp", "$group", "$limit", "$listLocalSessions", "$match", "$merge", "$out",
+        "$addFields", "$changeStream", "$changeStreamSplitLargeEvent", "$count", "$currentOp", "$group", "$limit", "$listLocalSessions", "$match", "$merge", "$out",
         "$project", "$replaceRoot", "$replaceWith", "$set", "$skip", "$sort", "$unset", "$unwind",
     ] },
     Known { subject: "accumulators", names: &["$first", "$last", "$max", "$min", "$push", "$sum"] },
-    Known { subject: "expressions", names: &["$literal", "$setField"] },
+    Known { subject: "expressions", names: &["$eq", "$literal", "$setField"] },
     Known { subject: "fail points", names: &[
         "failCommand", "failGetMoreAfterCursorCheckout", "maxTimeAlwaysTimeOut", "maxTimeNeverTimeOut",
         "onPrimaryTransactionalWrite",
@@ -58,7 +59,7 @@ pub const KNOWN: &[Known] = &[
 /// Commands that a mongod has and this server lacks.
 #[rustfmt::skip]
 const LACKING: &[&str] = &[
-    "analyze", "analyzeShardKey", "applyOps", "autoCompact", "cleanupOrphaned", "cloneCollectionAsCapped", "collMod",
+    "analyze", "analyzeShardKey", "applyOps", "autoCompact", "cleanupOrphaned", "cloneCollectionAsCapped",
     "compact", "compactStructuredEncryptionData", "configureQueryAnalyzer", "connPoolStats", "convertToCapped",
     "createRole", "currentOp", "dataSize", "dbHash", "dropAllRolesFromDatabase", "dropConnections", "dropRole", "features",
     "filemd5", "flushRouterConfig", "fsync", "fsyncUnlock", "getClusterParameter", "getDefaultRWConcern", "getShardMap",

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::RawDocumentBuf;
+use bson::{DateTime, RawDocumentBuf, Timestamp};
 use cmap_core::time::Instant;
 
 use super::cluster_time::ClusterTime;
@@ -22,6 +22,15 @@ use super::users::Users;
 use super::write_concern::{Goal, Progress};
 use crate::MemberId;
 use crate::store::{Caller, Changes, CommandFailure, Store, StoreCommand, code};
+
+/// An entry of the log, and the time of its operation.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    pub(crate) entry: Entry,
+    /// In the cluster, and by the clock.
+    time: Timestamp,
+    wall: DateTime,
+}
 
 /// One entry of the log.
 #[derive(Debug)]
@@ -49,7 +58,7 @@ pub(crate) struct Membership {
     /// All members, by their hosts.
     pub(crate) hosts: Vec<(String, MemberId)>,
     /// What it wrote since the deployment looked last.
-    pub(crate) written: Vec<Entry>,
+    pub(crate) written: Vec<Timed>,
     /// What clients have ordered of the deployment.
     pub(crate) orders: Vec<Order>,
 }
@@ -115,6 +124,7 @@ impl Service {
     pub(super) fn join(&mut self, membership: Membership, set: Option<(MemberId, View)>) {
         self.membership = Some(membership);
         self.replica_set = set.map(|(me, view)| ReplicaSet::member(me, view));
+        self.keep_history();
     }
 
     /// The replica set looks different from now on.
@@ -123,6 +133,21 @@ impl Service {
             self.topology_counter += 1;
         }
         self.abort_unless_primary();
+    }
+
+    /// Has the store keep a history, if this is a server of a cluster.
+    pub(super) fn keep_history(&mut self) {
+        if self.is_in_cluster() {
+            self.store.keep_history();
+        }
+    }
+
+    /// The increment of the last operation that no election takes back. `None` means every operation: there are no elections.
+    pub(super) fn last_committed(&self) -> Option<u32> {
+        self.membership.as_ref()?;
+        let committed = self.replica_set.as_ref()?.view().committed();
+        // Every operation is an entry of the log, and the clock of a cluster begins at 1.
+        Some(u32::try_from(committed.0.saturating_add(1)).unwrap_or(u32::MAX))
     }
 
     /// What clients have ordered of the deployment since the last look.
@@ -169,10 +194,18 @@ impl Service {
         append_labels(&mut reply.tail, &self.labels_of_concern(request, code));
     }
 
-    /// Records what was written, for the other members.
-    pub(super) fn log(&mut self, entry: impl FnOnce() -> Entry) {
+    /// Begins an operation, which counts once it is logged, and returns its time.
+    pub(super) fn begin_operation(&mut self, now: Instant) -> (Timestamp, DateTime) {
+        let (time, wall) = (self.cluster_time.next(self.clock.unix(now)), self.clock.date(now));
+        self.store.begin_operation(time, wall);
+        (time, wall)
+    }
+
+    /// Records what was written at that time, for the other members.
+    pub(super) fn log(&mut self, (time, wall): (Timestamp, DateTime), entry: impl FnOnce() -> Entry) {
+        self.cluster_time.count_write(time);
         if let Some(membership) = &mut self.membership {
-            membership.written.push(entry());
+            membership.written.push(Timed { entry: entry(), time, wall });
             if let Some(set) = &mut self.replica_set {
                 set.count();
             }
@@ -186,7 +219,10 @@ impl Service {
     }
 
     /// Carries out what another member did.
-    pub(crate) fn apply(&mut self, now: Instant, entry: &Entry) {
+    pub(crate) fn apply(&mut self, now: Instant, timed: &Timed) {
+        let Timed { entry, time, wall } = timed;
+        self.cluster_time.count_write(*time);
+        self.store.begin_operation(*time, *wall);
         match entry {
             Entry::Command { ignores_max_time, name, database, body, write } => {
                 let mut caller = Caller::nobody(now);
@@ -206,7 +242,6 @@ impl Service {
             Entry::Users(users) => self.users = users.clone(),
             Entry::Election => {}
         }
-        self.cluster_time.count_write();
         if let Some(set) = &mut self.replica_set {
             set.count();
         }
@@ -240,4 +275,4 @@ impl Service {
 }
 
 /// The log's entries are shared by the members that carry them out.
-pub(crate) type SharedEntry = Arc<Entry>;
+pub(crate) type SharedEntry = Arc<Timed>;

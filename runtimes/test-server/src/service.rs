@@ -36,6 +36,7 @@ use super::traffic::Traffic;
 use super::transactions::{Part, TRANSIENT, Transactions};
 use super::users::{Users, bytes};
 use super::write_concern::{self, Goal};
+use crate::ServerVersion;
 use crate::store::{Caller, CommandFailure, Store, StoreCommand, code};
 
 /// The server behind all connections.
@@ -90,10 +91,10 @@ pub(super) struct Reply {
 impl Service {
     pub(super) fn new(mut config: ServerConfig, now: Instant) -> Self {
         let mut random = Random::new(config.seed);
-        let mut store = Store::new(config.limits.clone());
+        let mut store = Store::new(config.limits.clone()).with_version(config.version);
         store.seed_cursor_ids(!config.seed);
         config.compressors.retain(|id| id.is_built_in());
-        Self {
+        let mut service = Self {
             clock: Clock { started: now, time_of_day: config.time_of_day },
             service_id: ObjectId::from_bytes(bytes(&mut random)),
             users: Users::new(&config, &mut random),
@@ -118,12 +119,17 @@ impl Service {
             changes: 0,
             random,
             config,
-        }
+        };
+        service.keep_history();
+        service
     }
 
     pub(super) fn keep_documents_of(&mut self, earlier: Self) {
-        self.store = earlier.store.without_cursors();
+        self.store = earlier.store.without_cursors().with_version(self.config.version);
         self.store.seed_cursor_ids(self.random.next_u64());
+        self.keep_history();
+        // The times of later operations are later.
+        self.cluster_time = earlier.cluster_time;
         // With the documents goes what was written into them by numbered writes, or one that is sent again would be done twice.
         self.sessions = earlier.sessions;
     }
@@ -133,7 +139,7 @@ impl Service {
     }
 
     /// Whether it is a member of a replica set, or a mongos: the server behind a load balancer is one.
-    fn is_in_cluster(&self) -> bool {
+    pub(super) fn is_in_cluster(&self) -> bool {
         self.replica_set.is_some() || self.config.is_mongos()
     }
 
@@ -202,7 +208,7 @@ impl Service {
         if self.replica_set.is_some() && STATE_CHANGES.contains(&failure.code) {
             let version = hello::topology_document(self.topology_version());
             failure.details.append(bson::cstr!("topologyVersion"), version);
-            failure.labels = self.default_labels(request, failure.code);
+            failure.labels.extend(self.default_labels(request, failure.code));
         }
         failure
     }
@@ -242,7 +248,13 @@ impl Service {
                 let Request { name, database, .. } = request;
                 Err(fail(13, format!("not authorized on {database} to execute command {{ {name} }}")))
             }
-            None => self.run_on_data(now, identity, request),
+            None => {
+                let goes_on = self.goes_on_with_change_stream(request);
+                self.run_on_data(now, identity, request).map_err(|failure| match goes_on {
+                    true => resumable(failure),
+                    false => failure,
+                })
+            }
         }
     }
 
@@ -329,9 +341,9 @@ impl Service {
             _ => self.users.drop_all(request.database),
         }?;
         if self.membership.is_some() {
-            self.cluster_time.count_write();
+            let time = self.begin_operation(now);
             let users = self.users.clone();
-            self.log(|| Entry::Users(users));
+            self.log(time, || Entry::Users(users));
             self.wait_for_members(now, request)?;
         }
         Ok(reply)
@@ -373,11 +385,13 @@ impl Service {
         if self.fail_points.times_out(request, goes_on) {
             return Err(fail(50, "operation exceeded time limit"));
         }
-        if !self.is_in_cluster() && opens_change_stream(request) {
-            return Err(fail(40573, "The $changeStream stage is only supported on replica sets"));
-        }
-        if request.name == "checkMetadataConsistency" && !self.config.is_mongos() {
-            return Err(fail(59, "no such command: 'checkMetadataConsistency'"));
+        let is_missing = match request.name {
+            "checkMetadataConsistency" | "shardCollection" => !self.config.is_mongos(),
+            "bulkWrite" => self.config.version < ServerVersion::V8_0,
+            _ => false,
+        };
+        if is_missing {
+            return Err(fail(code::COMMAND_NOT_FOUND, format!("no such command: '{}'", request.name)));
         }
         let part = Part::of(request)?;
         if part.is_none() {
@@ -420,19 +434,20 @@ impl Service {
                 return Err(fail(code, "Failing write due to failpoint. The write must not be reflected."));
             }
         }
-        if let Some(failure) = self.fail_get_more(request)? {
+        if let Some(failure) = self.fail_get_more(identity, request)? {
             return Err(failure);
         }
         let command = StoreCommand { name: request.name, database: request.database, body: request.arguments.0 };
+        let time = writes.then(|| self.begin_operation(now));
+        self.store.show_changes_until(self.last_committed());
         let Some((outcome, spent)) = self.store.run_as(caller, &command) else {
             return Err(unknown_command(request.name));
         };
         self.work += spent.work;
         self.slept = spent.slept;
-        if writes {
-            self.cluster_time.count_write();
+        if let Some(time) = time {
             let ignores_max_time = caller.ignores_max_time;
-            self.log(|| Entry::of(request, write.clone(), ignores_max_time));
+            self.log(time, || Entry::of(request, write.clone(), ignores_max_time));
             self.wait_for_members(now, request)?;
         }
         // A cursor that was killed has no more documents to wait for.
@@ -451,19 +466,28 @@ impl Service {
         Ok(reply)
     }
 
+    /// Whether a getMore reads a change stream.
+    fn goes_on_with_change_stream(&self, request: &Request<'_>) -> bool {
+        let cursor = request.arguments.integer("getMore").ok().flatten();
+        request.name == "getMore" && cursor.is_some_and(|cursor| self.store.is_change_stream(cursor))
+    }
+
     /// The failure of a getMore that finds its cursor and is hit by a fail point; the cursor is closed.
-    fn fail_get_more(&mut self, request: &Request<'_>) -> Result<Option<CommandFailure>, CommandFailure> {
+    fn fail_get_more(
+        &mut self,
+        identity: &mut Identity,
+        request: &Request<'_>,
+    ) -> Result<Option<CommandFailure>, CommandFailure> {
         if request.name != "getMore" {
             return Ok(None);
         }
         let Some(id) = request.arguments.integer("getMore")?.filter(|id| self.store.has_cursor(*id)) else {
             return Ok(None);
         };
-        let code = self.fail_points.on_get_more();
-        if code.is_some() {
-            self.store.close_cursor(id);
-        }
-        Ok(code.map(|code| fail(code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint")))
+        let Some(fault) = self.fail_points.on_get_more() else { return Ok(None) };
+        self.store.close_cursor(id);
+        identity.has_ended |= fault.closes_connection;
+        Ok(Some(fail(fault.error_code, "Hit the 'failGetMoreAfterCursorCheckout' failpoint")))
     }
 
     /// How long a getMore that found nothing waits for documents: for `maxTimeMS`, and by default for a second. `None` if it
@@ -502,6 +526,14 @@ impl Service {
     }
 }
 
+/// A failure of a getMore with the label that says that another change stream can go on from the same place, if it can.
+fn resumable(mut failure: CommandFailure) -> CommandFailure {
+    if RESUMABLE_CODES.contains(&failure.code) {
+        failure.labels.push("ResumableChangeStreamError".into());
+    }
+    failure
+}
+
 /// Commands that clients may give before they log in.
 fn is_for_everybody(command: &str) -> bool {
     super::request::is_hello(command) || FOR_EVERYBODY.contains(&command)
@@ -519,7 +551,7 @@ pub(super) fn puts_out(request: &Request<'_>) -> bool {
 }
 
 /// Whether the first stage of a pipeline listens to changes.
-fn opens_change_stream(request: &Request<'_>) -> bool {
+pub(super) fn opens_change_stream(request: &Request<'_>) -> bool {
     request.name == "aggregate" && stages(request).next() == Some("$changeStream")
 }
 
@@ -542,8 +574,9 @@ const FOR_EVERYBODY: [&str; 9] = [
     "whatsmyuri",
 ];
 
-const ADMIN_ONLY: [&str; 18] = [
+const ADMIN_ONLY: [&str; 20] = [
     "abortTransaction",
+    "bulkWrite",
     "commitTransaction",
     "configureFailPoint",
     "getCmdLineOpts",
@@ -560,11 +593,14 @@ const ADMIN_ONLY: [&str; 18] = [
     "replSetStepDown",
     "replSetStepUp",
     "setParameter",
+    "shardCollection",
     "testDeployment",
 ];
 
 /// Commands that change the store.
-const WRITES: [&str; 11] = [
+const WRITES: [&str; 14] = [
+    "bulkWrite",
+    "collMod",
     "insert",
     "update",
     "delete",
@@ -576,6 +612,7 @@ const WRITES: [&str; 11] = [
     "createIndexes",
     "dropIndexes",
     "renameCollection",
+    "shardCollection",
 ];
 
 /// The codes that say that a member is not, or no longer, what the command needs.
@@ -589,6 +626,10 @@ const STATE_CHANGES: [i32; 5] = [
 
 /// The codes on which a client may try a write again.
 const RETRYABLE_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
+
+/// The codes on which a change stream may be resumed.
+const RESUMABLE_CODES: [i32; 17] =
+    [6, 7, 63, 89, 91, 133, 150, 189, 234, 262, 9001, 10107, 11600, 11602, 13388, 13435, 13436];
 
 /// The codes on which a client may repeat a whole transaction: those of its operations that may be tried again are others.
 const TRANSIENT_CODES: [i32; 5] = [

@@ -29,8 +29,9 @@ const MAX_OPEN: usize = 1000;
 pub(super) const TRANSIENT: &str = "TransientTransactionError";
 
 /// The commands on data that may be part of a transaction.
-const ALLOWED: [&str; 12] = [
+const ALLOWED: [&str; 13] = [
     "aggregate",
+    "bulkWrite",
     "create",
     "createIndexes",
     "delete",
@@ -160,7 +161,7 @@ impl Service {
             }
             Ok(reply) => reply,
         };
-        if reply.get("writeErrors").is_ok_and(|errors| errors.is_some()) {
+        if has_write_errors(&reply) {
             self.sessions.end_transaction(&part.write, Ended::Aborted);
         } else {
             self.transactions.put(&part.write, open);
@@ -221,7 +222,8 @@ impl Service {
         if open.store.conflicts_with(&self.store) {
             return Err(self.conflict(write));
         }
-        let changes = open.store.changes();
+        let changes = open.store.changes().of_transaction(&write.session, write.number);
+        let time = self.begin_operation(now);
         match self.store.apply(Caller::nobody(now), &changes) {
             Ok(()) => {}
             Err(failure) if failure.code == code::WRITE_CONFLICT => return Err(self.conflict(write)),
@@ -231,12 +233,9 @@ impl Service {
             }
         }
         self.sessions.end_transaction(write, Ended::Committed);
-        if !changes.is_empty() {
-            self.cluster_time.count_write();
-            self.changes += 1;
-        }
+        self.changes += u64::from(!changes.is_empty());
         let write = write.clone();
-        self.log(|| Entry::Transaction { changes, write });
+        self.log(time, || Entry::Transaction { changes, write });
         Ok(())
     }
 
@@ -244,6 +243,10 @@ impl Service {
     fn check_part(&self, request: &Request<'_>) -> Result<(), CommandFailure> {
         if self.replica_set.is_none() && !self.config.is_mongos() {
             return Err(not_in_cluster());
+        }
+        if super::service::opens_change_stream(request) {
+            let message = "Stage not supported inside of a multi-document transaction: $changeStream";
+            return Err(fail(code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, message));
         }
         let name = request.name;
         if !ALLOWED.contains(&name) || Store::knows(name) && super::service::puts_out(request) {
@@ -295,6 +298,12 @@ impl Service {
                        Please retry your operation or multi-document transaction.";
         CommandFailure { labels: vec![TRANSIENT.into()], ..fail(code::WRITE_CONFLICT, message) }
     }
+}
+
+/// Whether single writes of a command have failed.
+fn has_write_errors(reply: &RawDocumentBuf) -> bool {
+    reply.get("writeErrors").is_ok_and(|errors| errors.is_some())
+        || reply.get_i32("nErrors").is_ok_and(|count| count > 0)
 }
 
 fn not_in_cluster() -> CommandFailure {

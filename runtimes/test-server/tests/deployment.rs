@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test fails by panicking")]
 
+#[path = "deployment/change_streams.rs"]
+mod change_streams;
 #[path = "deployment/chaos.rs"]
 mod chaos;
 #[path = "deployment/elections.rs"]

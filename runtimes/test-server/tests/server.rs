@@ -4,6 +4,8 @@
 
 #[path = "server/auth.rs"]
 mod auth;
+#[path = "server/change_streams.rs"]
+mod change_streams;
 #[path = "server/common_arguments.rs"]
 mod common_arguments;
 #[path = "server/fail_points.rs"]
@@ -30,3 +32,5 @@ mod tailable;
 mod transactions;
 #[path = "server/users.rs"]
 mod users;
+#[path = "server/version.rs"]
+mod version;

@@ -10,12 +10,16 @@
 )]
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, Regex, doc};
-use cmap_test_server::store::{CommandFailure, Store, StoreCommand};
+use cmap_test_server::store::{CommandFailure, Store, StoreCommand, StoreLimits};
 
 #[path = "store/aggregate.rs"]
 mod aggregate;
+#[path = "store/bulk_write.rs"]
+mod bulk_write;
 #[path = "store/catalog.rs"]
 mod catalog;
+#[path = "store/change_streams/mod.rs"]
+mod change_streams;
 #[path = "store/cursors.rs"]
 mod cursors;
 #[path = "store/delete.rs"]
@@ -46,6 +50,10 @@ mod unsupported;
 mod unwind;
 #[path = "store/update.rs"]
 mod update;
+#[path = "store/variables.rs"]
+mod variables;
+#[path = "store/views.rs"]
+mod views;
 
 /// A store, and the database `test` in it.
 #[derive(Default)]

@@ -117,6 +117,10 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     pub(crate) memory: usize,
 
+    /// Of the changes that change streams can still read, in MiB: only servers of a cluster have them
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    pub history_memory: usize,
+
     /// Of what one command gathers, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 100)]
     pub(crate) command_memory: usize,
@@ -212,6 +216,7 @@ impl LimitArgs {
         const MIB: usize = 1 << 20;
         let mut limits = StoreLimits::default();
         limits.bytes = self.memory.saturating_mul(MIB);
+        limits.history_bytes = self.history_memory.saturating_mul(MIB);
         limits.command_bytes = self.command_memory.saturating_mul(MIB);
         limits.command_time = Duration::from_millis(self.command_time);
         limits.cursors = self.cursors;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cmap_core::time::Instant;
 
 use crate::replica_set::view::Position;
-use crate::replication::{Entry, SharedEntry};
+use crate::replication::{SharedEntry, Timed};
 
 /// How many entries, and bytes of them, are kept for members that lag behind. One that needs more copies another member's
 /// documents.
@@ -36,8 +36,8 @@ impl Log {
         Position(self.start.0 + self.entries.len() as u64)
     }
 
-    pub(super) fn push(&mut self, at: Instant, entry: Entry) {
-        self.bytes += entry.size();
+    pub(super) fn push(&mut self, at: Instant, entry: Timed) {
+        self.bytes += entry.entry.size();
         self.entries.push_back(Logged { at, entry: Arc::new(entry) });
         while self.entries.len() > MOST_ENTRIES || self.bytes > MOST_BYTES {
             self.forget(Position(self.start.0 + 1));
@@ -55,7 +55,7 @@ impl Log {
         while self.start < position
             && let Some(logged) = self.entries.pop_front()
         {
-            self.bytes -= logged.entry.size();
+            self.bytes -= logged.entry.entry.size();
             self.start.0 += 1;
         }
     }
@@ -67,7 +67,7 @@ impl Log {
             self.start = position;
         }
         self.entries.truncate(usize::try_from(position.0 - self.start.0).unwrap_or(usize::MAX));
-        self.bytes = self.entries.iter().map(|logged| logged.entry.size()).sum();
+        self.bytes = self.entries.iter().map(|logged| logged.entry.entry.size()).sum();
     }
 }
 

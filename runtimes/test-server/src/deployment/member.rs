@@ -7,7 +7,7 @@ use cmap_core::time::Instant;
 
 use crate::replica_set::Order;
 use crate::replica_set::view::{Position, View};
-use crate::replication::{Entry, Membership, SharedEntry, State};
+use crate::replication::{Entry, Membership, SharedEntry, State, Timed};
 use crate::{MemberId, ServerConfig, ServerOutput, TestServer};
 
 /// One member.
@@ -49,7 +49,7 @@ impl TestServer {
     }
 
     /// What it has written since the last call.
-    pub(super) fn take_written(&mut self) -> Vec<Entry> {
+    pub(super) fn take_written(&mut self) -> Vec<Timed> {
         self.exchange.service.membership.as_mut().map(|it| std::mem::take(&mut it.written)).unwrap_or_default()
     }
 
@@ -67,16 +67,21 @@ impl TestServer {
 
     /// Begins to be the primary: its first entry of the log.
     pub(super) fn lead(&mut self, now: Instant) {
-        self.exchange.service.cluster_time.count_write();
-        self.exchange.service.log(|| Entry::Election);
         self.advance(now);
+        let time = self.exchange.service.begin_operation(self.now);
+        self.exchange.service.log(time, || Entry::Election);
     }
 
     /// The set looks different.
     pub(super) fn see(&mut self, now: Instant, view: View) {
         self.advance(now);
         let before = self.exchange.service.topology_version();
+        let committed = self.exchange.service.last_committed();
         self.exchange.service.see(view);
+        if self.exchange.service.last_committed() != committed {
+            // Change streams show more.
+            self.wake_those_who_await_data();
+        }
         self.wake_those_who_wait_for_the_set();
         self.note_topology(before);
     }

@@ -9,25 +9,16 @@ use cmap_core::random::Random;
 
 use super::collection::{Cap, Collection};
 use super::failure::CommandFailure;
+use super::history::{Change, History};
 use super::limits::StoreLimits;
 use super::meter::{Held, Meter};
+pub(super) use super::namespace::Namespace;
 use super::opened::Opened;
 use super::update::with_id;
 
-/// The longest `database.collection`.
-const MAX_NAMESPACE: usize = 255;
-/// The longest name of a database.
-const MAX_DATABASE: usize = 63;
 /// What a view takes, and each database and collection in it.
 const VIEW_OVERHEAD: usize = 512;
 const ENTRY_OVERHEAD: usize = 320;
-
-/// The name of a collection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Namespace<'a> {
-    pub(super) database: &'a str,
-    pub(super) collection: &'a str,
-}
 
 /// The collections of a database by name. Names are shared, too: a view costs no copies of them.
 pub(super) type Collections = BTreeMap<Arc<str>, Arc<Collection>>;
@@ -42,6 +33,8 @@ pub(super) struct Catalog {
     pub(super) meter: Arc<Meter>,
     /// The collections that were given out to be changed, if that is noted: in a view. They note which of their documents are changed.
     changed: Option<BTreeSet<(Arc<str>, Arc<str>)>>,
+    /// What was written, for change streams.
+    pub(super) history: History,
     /// The collections that were looked up, made or removed.
     pub(super) opened: Opened,
     /// What a view takes beyond its collections.
@@ -55,30 +48,6 @@ struct ObjectIds {
     count: u64,
 }
 
-impl<'a> Namespace<'a> {
-    /// A valid name of a collection.
-    pub(super) fn new(database: &'a str, collection: &'a str) -> Result<Self, CommandFailure> {
-        let forbidden = |character| matches!(character, '/' | '\\' | '.' | ' ' | '"' | '$' | '\0');
-        if database.is_empty() || database.len() > MAX_DATABASE || database.contains(forbidden) {
-            return Err(CommandFailure::invalid_namespace(format!("Invalid database name: '{database}'")));
-        }
-        if collection.is_empty() || collection.starts_with('.') || collection.contains(['$', '\0']) {
-            let message = format!("Invalid namespace specified '{database}.{collection}'");
-            return Err(CommandFailure::invalid_namespace(message));
-        }
-        if database.len() + 1 + collection.len() > MAX_NAMESPACE {
-            let message = format!("Fully qualified namespace is too long. Namespace: {database}.{collection} Max: 255");
-            return Err(CommandFailure::invalid_namespace(message));
-        }
-        Ok(Self { database, collection })
-    }
-
-    /// `database.collection`.
-    pub(super) fn full(&self) -> String {
-        format!("{}.{}", self.database, self.collection)
-    }
-}
-
 impl Default for Catalog {
     fn default() -> Self {
         Self::new(StoreLimits::default())
@@ -90,8 +59,8 @@ impl Catalog {
     pub(super) fn new(limits: StoreLimits) -> Self {
         let meter = Meter::new(limits.bytes);
         let (databases, uuids, object_ids) = (BTreeMap::new(), Random::new(1), ObjectIds::default());
-        let opened = Opened::default();
-        Self { databases, uuids, object_ids, limits, meter, changed: None, opened, _held: None }
+        let (history, opened) = (History::default(), Opened::default());
+        Self { databases, uuids, object_ids, limits, meter, changed: None, history, opened, _held: None }
     }
 
     /// The collections as they are now, shared until either side changes one. `origin` is that of the ids that it makes; with
@@ -107,6 +76,7 @@ impl Catalog {
             limits: self.limits.clone(),
             meter: Arc::clone(&self.meter),
             changed: origin.map(|_| BTreeSet::new()),
+            history: origin.map(|_| self.history.of_transaction()).unwrap_or_default(),
             opened: self.opened.clone(),
             _held: Some(self.meter.hold(bytes)),
         })
@@ -133,7 +103,17 @@ impl Catalog {
         let databases =
             databases.map(|(name, database)| (Arc::clone(name), database.iter().map(copy).collect())).collect();
         let (uuids, object_ids, limits) = (self.uuids.clone(), self.object_ids, self.limits.clone());
-        Self { databases, uuids, object_ids, limits, meter, changed: None, opened: Opened::default(), _held: None }
+        let (history, opened) = (self.history.clone(), Opened::default());
+        Self { databases, uuids, object_ids, limits, meter, changed: None, history, opened, _held: None }
+    }
+
+    /// Refuses a view, which can be made, listed and dropped.
+    pub(super) fn refuse_view(&self, namespace: Namespace<'_>) -> Result<(), CommandFailure> {
+        let collection = self.databases.get(namespace.database).and_then(|own| own.get(namespace.collection));
+        match collection.is_some_and(|collection| collection.is_view()) {
+            true => Err(CommandFailure::not_supported("a command on a view")),
+            false => Ok(()),
+        }
     }
 
     /// The collection, if it exists.
@@ -196,6 +176,7 @@ impl Catalog {
     ) -> Result<(), CommandFailure> {
         self.meter.check(Collection::size(&options))?;
         let uuid = self.next_uuid();
+        self.history.note(namespace, uuid, || Change::Create { options: options.clone() });
         let collection = Collection::new(namespace.full(), options, cap, uuid, &self.meter);
         self.add(namespace, collection);
         Ok(())

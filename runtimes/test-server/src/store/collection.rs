@@ -31,6 +31,9 @@ const OVERHEAD: usize = 1024;
 /// What a shared document takes in each further collection that has it.
 const ENTRY: usize = 32;
 
+/// A document, and the one that took its place.
+pub(super) type Exchanged = (Arc<Stored>, Arc<Stored>);
+
 /// The place of a document in a collection; later ones are greater.
 pub(super) type RecordId = u64;
 
@@ -111,6 +114,17 @@ impl Collection {
     fn hold(&mut self) {
         let indexes: usize = self.indexes.iter().map(Index::size).sum();
         self.held.resize(OVERHEAD + self.options.as_bytes().len() + indexes);
+    }
+
+    /// Whether it is only the name of a view.
+    pub(super) fn is_view(&self) -> bool {
+        self.options.get("viewOn").is_ok_and(|source| source.is_some())
+    }
+
+    /// Sets its options.
+    pub(super) fn set_options(&mut self, options: RawDocumentBuf) {
+        self.options = options;
+        self.hold();
     }
 
     /// Keeps the first `count` indexes.
@@ -233,7 +247,7 @@ impl Collection {
     }
 
     /// Inserts a document that has its `_id`.
-    pub(super) fn insert(&mut self, document: RawDocumentBuf, work: &Work) -> Result<(), WriteFailure> {
+    pub(super) fn insert(&mut self, document: RawDocumentBuf, work: &Work) -> Result<Arc<Stored>, WriteFailure> {
         check_storable(&document, work)?;
         if let Some(cap) = self.cap
             && document.as_bytes().len() > cap.bytes
@@ -246,20 +260,20 @@ impl Collection {
         self.meter.check(bytes + Stored::size(&document))?;
         let record = self.next;
         self.next += 1;
-        self.store(record, document, keys);
+        let stored = self.store(record, document, keys);
         self.enforce_cap(work);
-        Ok(())
+        Ok(stored)
     }
 
-    /// Puts another document in the place of `old`; returns whether it differs.
+    /// Puts another document in the place of `old`; returns both if they differ.
     pub(super) fn replace(
         &mut self,
         (record, old): (RecordId, Arc<Stored>),
         document: RawDocumentBuf,
         work: &Work,
-    ) -> Result<bool, WriteFailure> {
+    ) -> Result<Option<Exchanged>, WriteFailure> {
         if old.as_bytes() == document.as_bytes() || !self.documents.contains_key(&record) {
-            return Ok(false);
+            return Ok(None);
         }
         check_storable(&document, work)?;
         let keys = self.check_keys(&document, Some(record), work)?;
@@ -273,8 +287,8 @@ impl Collection {
         }
         self.bytes -= old.as_bytes().len();
         self.note_change(&old);
-        self.put(record, document);
-        Ok(true)
+        let new = self.put(record, document);
+        Ok(Some((old, new)))
     }
 
     /// Gives up the keys of the document in a place, but for its `_id`. [`replace_released`](Self::replace_released) has to follow.
@@ -350,17 +364,19 @@ impl Collection {
         keys.collect()
     }
 
-    fn store(&mut self, record: RecordId, document: RawDocumentBuf, keys: Vec<Keys>) {
+    fn store(&mut self, record: RecordId, document: RawDocumentBuf, keys: Vec<Keys>) -> Arc<Stored> {
         for (index, keys) in self.indexes.iter_mut().zip(keys) {
             index.take(keys, record, &self.meter);
         }
-        self.put(record, document);
+        self.put(record, document)
     }
 
-    fn put(&mut self, record: RecordId, document: RawDocumentBuf) {
+    fn put(&mut self, record: RecordId, document: RawDocumentBuf) -> Arc<Stored> {
         self.note_change(&document);
         self.bytes += document.as_bytes().len();
-        self.documents.insert(record, Arc::new(Stored::new(document, &self.meter)));
+        let stored = Arc::new(Stored::new(document, &self.meter));
+        self.documents.insert(record, Arc::clone(&stored));
+        stored
     }
 
     /// Removes the oldest documents of a capped collection that has too many.

@@ -2,7 +2,7 @@
 //!
 //! A cursor is exhausted when it looked for another document and found none, or when its limit is reached: a batch that
 //! is exactly filled leaves it open, even if it took the last document (SRV-5). The documents are those that matched
-//! when the command ran; only a tailable cursor sees later insertions. Those that are open are in `cursors`.
+//! when the command ran; only a tailable cursor sees later insertions, and only a change stream later changes. Those that are open are in `cursors`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use std::sync::Arc;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
 use cmap_core::wire::Limits;
 
+use super::catalog::Catalog;
+use super::change_stream::ChangeStream;
 use super::collection::{Collection, RecordId};
 use super::failure::{CommandFailure, code};
 use super::filter::Filter;
@@ -53,6 +55,8 @@ pub(super) enum Source {
     /// The documents of a capped collection after a place, later ones included.
     /// The first ones that match, `skip` of them, are left out.
     Tail { filter: Filter, position: Option<RecordId>, skip: usize },
+    /// The changes in the history, later ones included.
+    Changes(Box<ChangeStream>),
     /// None: the collection was dropped.
     Dropped,
 }
@@ -64,6 +68,8 @@ pub(super) struct Batch {
     count: usize,
     bytes: usize,
     pub(super) is_last: bool,
+    /// Where a change stream can go on after the batch.
+    resume_token: Option<RawDocumentBuf>,
 }
 
 impl Cursor {
@@ -75,6 +81,17 @@ impl Cursor {
         Self { namespace, source, projection, limit, no_timeout: false, awaits_data: false, query_bytes: 0, time_left }
     }
 
+    /// The cursor of a change stream.
+    pub(super) fn of_changes(namespace: String, stream: ChangeStream) -> Self {
+        let source = Source::Changes(Box::new(stream));
+        Self { source, awaits_data: true, ..Self::of(namespace, []) }
+    }
+
+    /// Whether it hands out changes.
+    pub(super) fn is_change_stream(&self) -> bool {
+        matches!(self.source, Source::Changes(_))
+    }
+
     /// About how many bytes it takes. A document that is in a collection, too, is a pointer here.
     pub(super) fn size(&self) -> usize {
         let documents = match &self.source {
@@ -82,7 +99,7 @@ impl Cursor {
                 let own = documents.iter().filter(|document| Arc::strong_count(document) == 1);
                 documents.len() * size_of::<Arc<Stored>>() + own.map(|document| Stored::size(document)).sum::<usize>()
             }
-            Source::Tail { .. } | Source::Dropped => 0,
+            Source::Tail { .. } | Source::Changes(_) | Source::Dropped => 0,
         };
         OVERHEAD_OF_CURSOR + self.namespace.len() + QUERY_GROWTH * self.query_bytes + documents
     }
@@ -91,31 +108,53 @@ impl Cursor {
     pub(super) fn only_batch(
         mut self,
         batch_size: usize,
+        catalog: &Catalog,
         collection: Option<&Collection>,
         work: &Work,
     ) -> Result<RawDocumentBuf, CommandFailure> {
-        Ok(self.next_batch(batch_size, collection, work)?.into_reply("firstBatch", &self.namespace, 0))
+        Ok(self.next_batch(batch_size, catalog, collection, work)?.into_reply("firstBatch", &self.namespace, 0))
     }
 
     /// The next documents: up to the number wanted, the number left, and the size of a reply.
     pub(super) fn next_batch(
         &mut self,
         wanted: usize,
+        catalog: &Catalog,
         collection: Option<&Collection>,
         work: &Work,
     ) -> Result<Batch, CommandFailure> {
         let mut batch = Batch::default();
+        self.fill(&mut batch, wanted, catalog, collection, work)?;
+        if let Source::Changes(stream) = &self.source {
+            batch.resume_token = Some(stream.resume_token());
+        }
+        Ok(batch)
+    }
+
+    fn fill(
+        &mut self,
+        batch: &mut Batch,
+        wanted: usize,
+        catalog: &Catalog,
+        collection: Option<&Collection>,
+        work: &Work,
+    ) -> Result<(), CommandFailure> {
         loop {
             if self.limit == Some(0) {
                 batch.is_last = true;
-                return Ok(batch);
+                return Ok(());
             }
             if batch.count == wanted {
-                return Ok(batch);
+                return Ok(());
             }
-            let Some((document, place)) = self.source.peek(collection, work)? else {
-                batch.is_last = matches!(self.source, Source::Documents(_));
-                return Ok(batch);
+            let next = match self.source.peek(catalog, collection, work) {
+                // What was found before is handed out first.
+                Err(_) if batch.count > 0 && self.is_change_stream() => return Ok(()),
+                next => next?,
+            };
+            let Some((document, place)) = next else {
+                batch.is_last = self.source.has_ended();
+                return Ok(());
             };
             let projected = self.projection.as_ref().map(|projection| projection.apply(&document, work));
             work.step(1);
@@ -123,7 +162,7 @@ impl Cursor {
             let document = projected.as_deref().unwrap_or(&document);
             work.copy(document.as_bytes().len());
             if !batch.push(document) {
-                return Ok(batch);
+                return Ok(());
             }
             self.source.advance(place);
             self.limit = self.limit.map(|limit| limit - 1);
@@ -135,6 +174,7 @@ impl Source {
     /// The next document, and its place if this is a tail.
     fn peek(
         &mut self,
+        catalog: &Catalog,
         collection: Option<&Collection>,
         work: &Work,
     ) -> Result<Option<(Arc<Stored>, RecordId)>, CommandFailure> {
@@ -162,7 +202,17 @@ impl Source {
                 }
                 Ok(found.map(|(record, document)| (Arc::clone(document), record)))
             }
+            Self::Changes(stream) => Ok(stream.peek(catalog, work)?.map(|document| (document, 0))),
             Self::Dropped => Err(dropped()),
+        }
+    }
+
+    /// Whether no further document can come, once there is none.
+    fn has_ended(&self) -> bool {
+        match self {
+            Self::Documents(_) => true,
+            Self::Changes(stream) => stream.is_over(),
+            Self::Tail { .. } | Self::Dropped => false,
         }
     }
 
@@ -170,6 +220,7 @@ impl Source {
         match self {
             Self::Documents(documents) => _ = documents.pop_front(),
             Self::Tail { position, .. } => *position = Some(to),
+            Self::Changes(stream) => stream.advance(),
             Self::Dropped => {}
         }
     }
@@ -201,6 +252,9 @@ impl Batch {
         }
         cursor.append(bson::cstr!("id"), id);
         cursor.append(bson::cstr!("ns"), namespace);
+        if let Some(token) = self.resume_token {
+            cursor.append(bson::cstr!("postBatchResumeToken"), token);
+        }
         document! { "cursor": cursor }
     }
 }

@@ -6,30 +6,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::RawDocumentBuf;
 use cmap_core::random::Random;
 use cmap_core::time::Instant;
 
+use super::call::Call;
+use super::catalog::Catalog;
 use super::collection::Collection;
 use super::cursor::{Cursor, Source};
 use super::failure::{CommandFailure, code};
 use super::limits::StoreLimits;
-use super::{Call, Namespace};
+use super::namespace::Namespace;
+use super::owner::Owner;
 
 /// How long a session lives unused, and with it a cursor that is never idle for too long.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-
-/// The bytes of a session's id.
-const UUID: usize = 16;
-
-/// The owner of a cursor.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Owner {
-    Session(Vec<u8>),
-    Connection(u64),
-    /// A caller without a connection.
-    Nobody,
-}
 
 /// The open cursors.
 #[derive(Debug)]
@@ -65,42 +56,6 @@ struct Owned {
     used: Instant,
 }
 
-impl Owner {
-    /// The owner of the cursors that a command opens.
-    pub(super) fn of(body: &RawDocument, connection: Option<u64>) -> Self {
-        let session = body.get_document("lsid").ok().and_then(|lsid| lsid.get_binary("id").ok());
-        // A session is a UUID; whatever else is there has no end.
-        let session = session.filter(|id| id.bytes.len() == UUID);
-        match (session, connection) {
-            (Some(id), _) => Self::Session(id.bytes.to_vec()),
-            (None, Some(connection)) => Self::Connection(connection),
-            (None, None) => Self::Nobody,
-        }
-    }
-
-    /// Fails if this caller may not read the cursor: it belongs to the session that opened it, or to none.
-    fn lets(&self, cursor: i64, caller: &Self) -> Result<(), CommandFailure> {
-        let (code, why) = match (self, caller) {
-            (Self::Session(own), Self::Session(other)) if own == other => return Ok(()),
-            (Self::Session(own), Self::Session(other)) => {
-                (code::CURSOR_OF_OTHER_SESSION, format!("created in session {}, in session {}", hex(own), hex(other)))
-            }
-            (Self::Session(own), Self::Connection(_) | Self::Nobody) => {
-                (code::CURSOR_OF_SESSION, format!("created in session {}, without an lsid", hex(own)))
-            }
-            (Self::Connection(_) | Self::Nobody, Self::Session(other)) => {
-                (code::CURSOR_OF_NO_SESSION, format!("not created in a session, in session {}", hex(other)))
-            }
-            (Self::Connection(_) | Self::Nobody, Self::Connection(_) | Self::Nobody) => return Ok(()),
-        };
-        Err(CommandFailure::new(code, format!("Cannot run getMore on cursor {cursor}, which was {why}")))
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 impl Default for Cursors {
     fn default() -> Self {
         let (open, owners, deadlines) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
@@ -117,12 +72,13 @@ impl Cursors {
     pub(super) fn open(
         &mut self,
         call: &Call<'_>,
-        limits: &StoreLimits,
+        catalog: &Catalog,
         mut cursor: Cursor,
         batch_size: usize,
         collection: Option<&Collection>,
     ) -> Result<RawDocumentBuf, CommandFailure> {
-        let batch = cursor.next_batch(batch_size, collection, &call.work)?;
+        let limits = &catalog.limits;
+        let batch = cursor.next_batch(batch_size, catalog, collection, &call.work)?;
         if batch.is_last {
             return Ok(batch.into_reply("firstBatch", &cursor.namespace, 0));
         }
@@ -130,13 +86,15 @@ impl Cursors {
         self.check_room(limits, bytes)?;
         let id = self.next_id();
         let reply = batch.into_reply("firstBatch", &cursor.namespace, id);
-        cursor.time_left = call.work.left();
+        // The time limit of a command that opens a change stream is its own.
+        let is_change_stream = cursor.is_change_stream();
+        cursor.time_left = call.work.left().filter(|_| !is_change_stream);
         let timeout = (!cursor.no_timeout).then_some(limits.cursor_timeout);
         let owner = call.owner.clone();
         let used = self.now;
         self.owners.entry(owner.clone()).or_insert(Owned { ids: BTreeSet::new(), used }).ids.insert(id);
         self.bytes += bytes;
-        let has_time_limit = call.work.has_limit();
+        let has_time_limit = call.work.has_limit() && !is_change_stream;
         let connection = call.connection;
         self.open.insert(id, Open { cursor, owner, connection, bytes, has_time_limit, timeout, deadline: None });
         self.rearm(id);
@@ -163,8 +121,9 @@ impl Cursors {
         id: i64,
         namespace: Namespace<'_>,
         batch_size: usize,
-        collection: Option<&Collection>,
+        catalog: &Catalog,
     ) -> Result<RawDocumentBuf, CommandFailure> {
+        let collection = catalog.get(namespace);
         let Some(Open { cursor, owner, .. }) = self.open.get_mut(&id) else {
             return Err(CommandFailure::new(code::CURSOR_NOT_FOUND, format!("cursor id {id} not found")));
         };
@@ -187,7 +146,7 @@ impl Cursors {
         if let Some(left) = cursor.time_left {
             call.work.limit(left);
         }
-        let batch = cursor.next_batch(batch_size, collection, &call.work);
+        let batch = cursor.next_batch(batch_size, catalog, collection, &call.work);
         cursor.time_left = cursor.time_left.and(call.work.left());
         match &batch {
             Ok(batch) if !batch.is_last => self.rearm(id),
@@ -228,7 +187,8 @@ impl Cursors {
 
     /// Collections were dropped: the next getMore of each of their cursors fails.
     pub(super) fn drop_collections(&mut self, are_dropped: impl Fn(&str) -> bool) {
-        for open in self.open.values_mut().filter(|open| are_dropped(&open.cursor.namespace)) {
+        let is_dropped = |open: &&mut Open| !open.cursor.is_change_stream() && are_dropped(&open.cursor.namespace);
+        for open in self.open.values_mut().filter(is_dropped) {
             open.cursor.source = Source::Dropped;
             let bytes = open.cursor.size();
             self.bytes = self.bytes + bytes - open.bytes;
@@ -239,6 +199,11 @@ impl Cursors {
     /// Whether a cursor waits for documents; `None` if it is not open.
     pub(super) fn awaits_data(&self, id: i64) -> Option<bool> {
         self.open.get(&id).map(|open| open.cursor.awaits_data)
+    }
+
+    /// Whether an open cursor hands out changes.
+    pub(super) fn is_change_stream(&self, id: i64) -> bool {
+        self.open.get(&id).is_some_and(|open| open.cursor.is_change_stream())
     }
 
     /// Whether an open cursor has a time limit.

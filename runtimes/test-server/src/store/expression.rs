@@ -6,12 +6,17 @@ use cmap_core::wire::Limits;
 
 use super::arguments::{fields, values};
 use super::failure::{CommandFailure, code};
+use super::order::compare;
 use super::path::Path;
 use super::unsupported::Place;
 use super::work::{Work, weight};
 
 /// The most bytes of the parts of one document while it is computed: some documents of the greatest length.
 pub(super) const MAX_INTERMEDIATE: usize = 4 * Limits::DEFAULT.max_document_size as usize;
+
+/// MongoDB's own variables. Of them, `ROOT` and `CURRENT` are known here.
+const SYSTEM_VARIABLES: [&str; 10] =
+    ["CLUSTER_TIME", "CURRENT", "DESCEND", "KEEP", "NOW", "PRUNE", "REMOVE", "ROOT", "SEARCH_META", "USER_ROLES"];
 
 /// An expression for a field's value.
 #[derive(Clone, Debug)]
@@ -26,6 +31,8 @@ pub(super) enum Expression {
     Document(Vec<(CString, Expression)>),
     /// An array of expressions; missing values become null in it.
     Array(Vec<Expression>),
+    /// Whether both have the same value.
+    Equal(Box<(Expression, Expression)>),
     /// The document of `input`, in which a field has another value.
     SetField { field: CString, input: Box<Expression>, value: Box<Expression> },
 }
@@ -37,7 +44,13 @@ impl Expression {
             return match text.strip_prefix('$') {
                 None => Ok(Self::Path(Path::parse(text)?)),
                 Some("ROOT" | "CURRENT") => Ok(Self::Root),
-                Some(name) => Err(CommandFailure::not_supported(&format!("the variable $${name}"))),
+                Some(name) if SYSTEM_VARIABLES.contains(&name.split('.').next().unwrap_or_default()) => {
+                    Err(CommandFailure::not_supported(&format!("the variable $${name}")))
+                }
+                Some(name) => {
+                    let message = format!("Use of undefined variable: {name}");
+                    Err(CommandFailure::new(code::UNDEFINED_VARIABLE, message))
+                }
             };
         }
         if let Some(array) = value.as_array() {
@@ -47,6 +60,7 @@ impl Expression {
         if let Some((name, argument)) = fields(document).next().filter(|(name, _)| name.starts_with('$')) {
             return match name {
                 "$literal" => Ok(Self::Value(RawBson::from(argument))),
+                "$eq" => Self::equal(argument),
                 "$setField" => Self::set_field(argument),
                 name => Err(Place::Expression.unknown(name)),
             };
@@ -54,6 +68,18 @@ impl Expression {
         let inner = document.iter().filter_map(Result::ok);
         let inner = inner.map(|(name, value)| Ok((CString::from(name), Self::parse(value)?)));
         Ok(Self::Document(inner.collect::<Result<_, CommandFailure>>()?))
+    }
+
+    fn equal(argument: RawBsonRef<'_>) -> Result<Self, CommandFailure> {
+        let operands: Vec<_> = argument.as_array().into_iter().flat_map(values).collect();
+        match operands[..] {
+            [a, b] => Ok(Self::Equal(Box::new((Self::parse(a)?, Self::parse(b)?)))),
+            _ => {
+                let found = if argument.as_array().is_some() { operands.len() } else { 1 };
+                let message = format!("Expression $eq takes exactly 2 arguments. {found} were passed in.");
+                Err(CommandFailure::new(code::WRONG_NUMBER_OF_OPERANDS, message))
+            }
+        }
     }
 
     fn set_field(argument: RawBsonRef<'_>) -> Result<Self, CommandFailure> {
@@ -117,6 +143,19 @@ impl Expression {
                 }
                 work.copy(evaluated.as_bytes().len());
                 Some(RawBson::Array(evaluated))
+            }
+            Self::Equal(operands) => {
+                let (a, b) = (operands.0.value(document, work, room)?, operands.1.value(document, work, room)?);
+                let is_equal = match (&a, &b) {
+                    (Some(a), Some(b)) => {
+                        let (a, b) = (a.as_raw_bson_ref(), b.as_raw_bson_ref());
+                        work.step(weight(a).min(weight(b)));
+                        compare(a, b).is_eq()
+                    }
+                    // A missing value is not null.
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                Some(RawBson::Boolean(is_equal))
             }
             Self::SetField { field, input, value } => {
                 let Some(RawBson::Document(input)) = input.value(document, work, room)? else {

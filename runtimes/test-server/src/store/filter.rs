@@ -11,6 +11,7 @@ use bson::spec::ElementType;
 use bson::{RawBson, RawBsonRef, RawDocument};
 
 use super::arguments::{TYPES, fields, truth, values};
+use super::expression::Expression;
 use super::failure::CommandFailure;
 use super::number::Number;
 use super::order::{Ordered, are_comparable, compare};
@@ -29,13 +30,12 @@ pub(super) enum Filter {
     Any(Vec<Filter>),
     /// None matches.
     None(Vec<Filter>),
-    /// The values at a path pass a test.
+    /// The value of an expression is true.
+    Expression(Expression),
     /// Takes time.
     Sleep(Sleep),
-    Field {
-        path: Path,
-        test: Test,
-    },
+    /// The values at a path pass a test.
+    Field { path: Path, test: Test },
 }
 
 /// A test of the values at the end of a path.
@@ -77,6 +77,7 @@ impl Filter {
                 "$or" => all.push(Self::Any(branches(name, value)?)),
                 "$nor" => all.push(Self::None(branches(name, value)?)),
                 "$comment" => {}
+                "$expr" => all.push(Self::Expression(Expression::parse(value)?)),
                 "$where" => all.push(Self::Sleep(Sleep::parse(value)?)),
                 name if name.starts_with('$') => return Err(Place::Query.unknown(name)),
                 name => all.push(Self::Field { path: Path::parse(name)?, test: Test::parse(value)? }),
@@ -96,6 +97,11 @@ impl Filter {
             Self::Any(any) => any.iter().any(|filter| filter.matches(document, work)),
             Self::None(none) => !none.iter().any(|filter| filter.matches(document, work)),
             Self::Field { path, test } => test.passes_at(path, document, work),
+            // A value that cannot be computed is none.
+            Self::Expression(expression) => {
+                let value = expression.evaluate(document, work);
+                value.is_ok_and(|value| value.is_some_and(|value| holds(value.as_raw_bson_ref())))
+            }
             Self::Sleep(Sleep { time, matches }) => {
                 work.sleep(*time);
                 *matches
@@ -115,7 +121,7 @@ impl Filter {
     pub(super) fn suits_partial_index(&self) -> bool {
         match self {
             Self::All(filters) | Self::Any(filters) => filters.iter().all(Self::suits_partial_index),
-            Self::None(_) | Self::Sleep(_) => false,
+            Self::None(_) | Self::Expression(_) | Self::Sleep(_) => false,
             Self::Field { test, .. } => test.suits_partial_index(),
         }
     }
@@ -129,10 +135,15 @@ impl Filter {
                     only.equalities(found);
                 }
             }
-            Self::None(_) | Self::Sleep(_) => {}
+            Self::None(_) | Self::Expression(_) | Self::Sleep(_) => {}
             Self::Field { path, test } => found.extend(test.equality().map(|value| (path, value))),
         }
     }
+}
+
+/// Whether the value of an expression counts as true: every value but null, false and zero.
+fn holds(value: RawBsonRef<'_>) -> bool {
+    value.element_type() != ElementType::Null && truth(value).unwrap_or(true)
 }
 
 /// The queries in the array of a logical operator.

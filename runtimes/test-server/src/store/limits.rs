@@ -11,6 +11,9 @@ pub struct StoreLimits {
     /// Bytes of all documents, those that only a cursor still has included, of unique keys, and of what describes
     /// collections and indexes. Beyond them, writes fail with error 14031, `OutOfDiskSpace`.
     pub bytes: usize,
+    /// Bytes of the changes that change streams can still read, on a server of a cluster. Beyond them the oldest are forgotten,
+    /// and a change stream that needs them fails with error 286, `ChangeStreamHistoryLost`. Their documents count as documents.
+    pub history_bytes: usize,
     /// Bytes that one command may gather: what a stage of a pipeline makes, a sort's keys, an update's document.
     /// Beyond them it fails with error 146, `ExceededMemoryLimit`; a sort with 292.
     pub command_bytes: usize,
@@ -38,6 +41,7 @@ impl Default for StoreLimits {
     fn default() -> Self {
         Self {
             bytes: 1 << 30,
+            history_bytes: 64 << 20,
             command_bytes: 100 << 20,
             cursors: 10_000,
             cursor_bytes: 256 << 20,

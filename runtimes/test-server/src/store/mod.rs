@@ -7,6 +7,8 @@
 //! A command's body is checked as a whole before it is read, so that no bytes make a command panic or recurse without
 //! bound. [`StoreLimits`] bound the memory of the documents, of the open cursors and of what one command gathers, and
 //! the work of one command. A limit that is reached is an error of the command that would pass it: what is stored stays.
+//! What the commands of a cluster's server write is kept in `history` as well, from which each `change_stream` reads.
+//!
 //! `maxTimeMS` is kept without a clock: a millisecond is [`STEPS_PER_MILLISECOND`] steps of work.
 //!
 //! ```
@@ -25,7 +27,9 @@
 
 mod arguments;
 mod bounds;
+mod call;
 mod catalog;
+mod change_stream;
 mod collation;
 mod collection;
 mod commands;
@@ -36,19 +40,23 @@ mod expression;
 mod failure;
 mod filter;
 mod hint;
+mod history;
 mod index;
 mod limits;
 mod meter;
 mod modifier;
+mod namespace;
 mod nested;
 mod number;
 mod opened;
 mod order;
 mod output;
+mod owner;
 mod path;
 mod pattern;
 mod pipeline;
 mod positional;
+mod project;
 mod projection;
 mod set;
 mod sleep;
@@ -57,31 +65,37 @@ mod transaction;
 mod unsupported;
 mod unwind;
 mod update;
+mod variables;
 mod work;
 mod write_error;
+mod written;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bson::spec::ElementType;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{DateTime, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 
 pub use self::failure::{CommandFailure, code, code_name};
 pub use self::limits::{BYTES_PER_STEP, STEPS_PER_MILLISECOND, StoreLimits};
 pub use self::transaction::{Changes, StoreSnapshot, StoreTransaction};
-use arguments::Arguments;
-use catalog::{Catalog, Namespace};
+use call::Call;
+use catalog::Catalog;
 use cmap_core::time::Instant;
 use cmap_core::wire;
-use cursors::{Cursors, Owner};
+use cursors::Cursors;
 use nested::count_in;
+use owner::Owner;
 use work::Work;
+
+use crate::ServerVersion;
 
 /// All databases, and the open cursors.
 #[derive(Debug, Default)]
 pub struct Store {
     catalog: Catalog,
     cursors: Cursors,
+    /// The version of MongoDB whose arguments its commands take.
+    version: ServerVersion,
 }
 
 /// A command to the store.
@@ -117,21 +131,14 @@ pub struct Spent {
     pub slept: Duration,
 }
 
-/// A command that is being carried out.
-struct Call<'a> {
-    name: &'a str,
-    database: &'a str,
-    body: &'a RawDocument,
-    work: Work,
-    owner: Owner,
-    connection: Option<u64>,
-}
-
 /// How many values each argument of a command may have that is read into a tree: queries, updates, pipelines.
 const MAX_VALUES: usize = 1_000_000;
 /// The steps for each value of a command, before it is carried out; more if a tree is made of it.
 const STEPS_TO_CHECK: u64 = 2;
 const STEPS_TO_PARSE: u64 = 12;
+
+/// The commands that a view takes.
+const ON_VIEWS: [&str; 2] = ["create", "drop"];
 
 impl Caller {
     /// No client: what is carried out again after another server.
@@ -149,18 +156,46 @@ impl Store {
     /// The same documents, and no cursors.
     #[must_use]
     pub fn without_cursors(self) -> Self {
-        Self { catalog: self.catalog, cursors: Cursors::default() }
+        Self { cursors: Cursors::default(), ..self }
     }
 
     /// A store of its own with the same documents and limits, and no cursors.
     #[must_use]
     pub fn copy(&self) -> Self {
-        Self { catalog: self.catalog.copy(), cursors: Cursors::default() }
+        Self { catalog: self.catalog.copy(), cursors: Cursors::default(), version: self.version }
     }
 
     /// A store with other limits than the default ones.
     pub fn new(limits: StoreLimits) -> Self {
-        Self { catalog: Catalog::new(limits), cursors: Cursors::default() }
+        Self { catalog: Catalog::new(limits), cursors: Cursors::default(), version: ServerVersion::default() }
+    }
+
+    /// A store whose commands take the arguments of this version of MongoDB.
+    #[must_use]
+    pub fn with_version(self, version: ServerVersion) -> Self {
+        Self { version, ..self }
+    }
+
+    /// Keeps a history of what is written from now on, as the servers of a cluster do: change streams read it.
+    pub fn keep_history(&mut self) {
+        let limit = self.catalog.limits.history_bytes;
+        self.catalog.history.keep(limit);
+    }
+
+    /// What is written from now on belongs to an operation of this time of the cluster, and of the clock. Later operations have
+    /// later times.
+    pub fn begin_operation(&mut self, time: Timestamp, wall: DateTime) {
+        self.catalog.history.begin(time, wall);
+    }
+
+    /// From now on, change streams show what was written up to the operation with this increment; `None` means everything.
+    pub fn show_changes_until(&mut self, operation: Option<u32>) {
+        self.catalog.history.show_until(operation);
+    }
+
+    /// Whether an open cursor is that of a change stream.
+    pub fn is_change_stream(&self, cursor: i64) -> bool {
+        self.cursors.is_change_stream(cursor)
     }
 
     /// Gives cursors that are opened from now on the ids of this seed. Processes need ids of their own: a cursor of one must not be
@@ -198,10 +233,10 @@ impl Store {
         caller: Caller,
         command: &StoreCommand<'_>,
     ) -> Option<(Result<RawDocumentBuf, CommandFailure>, Spent)> {
-        opened::open_involved(&self.catalog, command);
-        let run = commands::named(command.name)?;
-        self.cursors.advance(caller.now);
         let StoreCommand { name, database, body } = *command;
+        opened::open_involved(&self.catalog, name, database, body);
+        let run = commands::named(name)?;
+        self.cursors.advance(caller.now);
         let owner = Owner::of(body, caller.connection);
         self.cursors.touch(&owner);
         let (work, connection) = (Work::new(&self.catalog.limits), caller.connection);
@@ -213,6 +248,11 @@ impl Store {
                 && let Some(limit) = work::max_time(&call.arguments())?
             {
                 call.work.limit(limit);
+            }
+            if let Ok(namespace) = call.namespace()
+                && !ON_VIEWS.contains(&name)
+            {
+                self.catalog.refuse_view(namespace)?;
             }
             run(self, &call)
         });
@@ -279,24 +319,9 @@ impl Store {
     }
 }
 
-impl<'a> Call<'a> {
-    fn arguments(&self) -> Arguments<'a> {
-        Arguments::new(self.name, self.body)
-    }
-
-    /// The collection that the command names.
-    fn namespace(&self) -> Result<Namespace<'a>, CommandFailure> {
-        namespace(self.name, self.database, self.body)
-    }
-}
-
-fn namespace<'a>(name: &str, database: &'a str, body: &'a RawDocument) -> Result<Namespace<'a>, CommandFailure> {
-    let name = body.get(name).ok().flatten().filter(|name| name.element_type() != ElementType::Null);
-    let collection = name.and_then(|name| name.as_str()).ok_or_else(|| {
-        let found = arguments::type_name(name.map_or(ElementType::Null, |name| name.element_type()));
-        CommandFailure::invalid_namespace(format!("collection name has invalid type {found}"))
-    })?;
-    Namespace::new(database, collection)
+/// Whether one of `bulkWrite`'s operations inserts a document, of which no tree is made.
+fn is_insertion(operation: RawBsonRef<'_>) -> bool {
+    operation.as_document().is_some_and(|operation| operation.get("insert").is_ok_and(|insert| insert.is_some()))
 }
 
 /// Whether a body can be read: well-formed, not too deep, its texts UTF-8, of not too many values.
@@ -311,10 +336,14 @@ fn check(body: &RawDocument, work: &Work) -> Result<(), CommandFailure> {
         match (name.as_str(), array) {
             ("documents", Some(_)) => work.step(STEPS_TO_CHECK * count(value)? as u64),
             // Each statement is read when its turn comes.
-            ("updates" | "deletes", Some(array)) => {
+            ("updates" | "deletes" | "ops", Some(array)) => {
                 for statement in array.iter() {
                     let (_, statement) = statement.map_err(|error| invalid(&error))?;
                     let values = count(statement)?;
+                    if name.as_str() == "ops" && is_insertion(statement) {
+                        work.step(STEPS_TO_CHECK * values as u64);
+                        continue;
+                    }
                     work.step(STEPS_TO_PARSE * values as u64);
                     parsed = parsed.max(values);
                 }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bson::{RawArray, RawBsonRef, RawDocument};
 
-use super::StoreCommand;
 use super::arguments::{fields, values};
 use super::catalog::{Catalog, Namespace};
 
@@ -44,9 +43,9 @@ const ON_COLLECTION: [&str; 26] = [
 ];
 
 /// Opens what a command involves.
-pub(super) fn open_involved(catalog: &Catalog, command: &StoreCommand<'_>) {
+pub(super) fn open_involved(catalog: &Catalog, name: &str, database: &str, body: &RawDocument) {
     if catalog.opened.are_noted() {
-        Involved { catalog }.command(command.name, command.database, command.body);
+        Involved { catalog }.command(name, database, body);
     }
 }
 

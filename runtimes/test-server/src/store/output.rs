@@ -9,6 +9,7 @@ use super::arguments::fields;
 use super::catalog::{Catalog, Namespace};
 use super::collection::check_size;
 use super::failure::{CommandFailure, code};
+use super::history::{Change, Manner};
 use super::meter::Stored;
 use super::order::Ordered;
 use super::work::Work;
@@ -71,24 +72,32 @@ impl<'a> Output<'a> {
         work: &Work,
     ) -> Result<(), CommandFailure> {
         let namespace = Namespace::new(self.database.unwrap_or(database), self.collection)?;
+        catalog.refuse_view(namespace)?;
         match self.kind {
             Kind::Replace => {
+                let replaced = catalog.get(namespace).map(|replaced| replaced.uuid);
                 let mut made = catalog.get_or_create(namespace)?.emptied();
                 for document in documents {
                     made.insert(catalog.with_id(document), work)?;
                 }
+                let uuid = made.uuid;
                 catalog.put(namespace, made);
+                // MongoDB makes another collection, which takes the name.
+                let made = Namespace { database: namespace.database, collection: "tmp.agg_out" };
+                let to = (namespace.database.to_owned(), namespace.collection.to_owned());
+                catalog.history.note(made, uuid, || Change::Rename { to, dropped: replaced });
             }
             Kind::Merge => {
                 for document in documents {
                     let new = catalog.with_id(document);
                     let id = new.get("_id").ok().flatten().unwrap_or(RawBsonRef::Null);
-                    let collection = catalog.get_or_create(namespace)?;
-                    match collection.by_id(&Ordered(id.into())).map(|(record, old)| (record, Arc::clone(old))) {
-                        None => collection.insert(new, work)?,
-                        Some((record, old)) => {
-                            let merged = merge(&old, &new, work)?;
-                            collection.replace((record, old), merged, work)?;
+                    let collection = catalog.get(namespace);
+                    let found = collection.and_then(|collection| collection.by_id(&Ordered(id.into())));
+                    match found.map(|(record, old)| (record, Arc::clone(old))) {
+                        None => catalog.insert(namespace, new, work)?,
+                        Some(old) => {
+                            let merged = merge(&old.1, &new, work)?;
+                            catalog.replace(namespace, old, merged, Manner::Updated, work)?;
                         }
                     }
                 }

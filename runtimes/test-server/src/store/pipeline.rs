@@ -16,7 +16,7 @@ use super::meter::{Stored, value_size};
 use super::number::Number;
 use super::order::{Ordered, compare};
 use super::output::Output;
-use super::projection::Projection;
+use super::project::Project;
 use super::set::Settings;
 use super::sort::Sort;
 use super::unsupported::Place;
@@ -30,7 +30,7 @@ pub(super) enum Stage {
     Limit(usize),
     Skip(usize),
     Sort(Sort),
-    Project(Option<Projection>),
+    Project(Project),
     /// Fields to set.
     Set(Settings),
     /// The document's replacement.
@@ -87,8 +87,12 @@ struct Made<'a> {
     work: &'a Work,
 }
 
+/// The stage of a change stream that cuts large events.
+const SPLIT: &str = "$changeStreamSplitLargeEvent";
+
 /// Stages that are read apart from the others.
-const APART: [&str; 5] = ["$currentOp", "$listLocalSessions", "$listSearchIndexes", "$merge", "$out"];
+const APART: [&str; 7] =
+    ["$changeStream", SPLIT, "$currentOp", "$listLocalSessions", "$listSearchIndexes", "$merge", "$out"];
 
 impl<'a> Pipeline<'a> {
     /// Reads the stages.
@@ -106,9 +110,13 @@ impl<'a> Pipeline<'a> {
             };
             match name {
                 "$listSearchIndexes" => return Err(CommandFailure::search_not_enabled()),
-                "$listLocalSessions" | "$currentOp" if index > 0 => {
+                "$listLocalSessions" | "$currentOp" | "$changeStream" if index > 0 => {
                     let message = format!("{name} is only valid as the first stage in a pipeline.");
                     return Err(CommandFailure::new(code::FIRST_STAGE_ONLY, message));
+                }
+                SPLIT => {
+                    let message = format!("{SPLIT} can only be used in a $changeStream pipeline");
+                    return Err(CommandFailure::new(code::ILLEGAL_OPERATION, message));
                 }
                 "$listLocalSessions" => pipeline.beginning = Some(Beginning::Sessions),
                 "$currentOp" => pipeline.beginning = Some(Beginning::Operations),
@@ -121,6 +129,33 @@ impl<'a> Pipeline<'a> {
             }
         }
         Ok(pipeline)
+    }
+
+    /// Reads the stages behind `$changeStream`, and whether the last of them splits large events.
+    pub(super) fn of_change_stream(stages: &[&'a RawDocument]) -> Result<(Vec<Stage>, bool), CommandFailure> {
+        const ALLOWED: [&str; 8] =
+            ["$addFields", "$match", "$project", "$replaceRoot", "$replaceWith", "$set", "$unset", SPLIT];
+        let is_split = |stage: &&RawDocument| fields(stage).next().is_some_and(|(name, _)| name == SPLIT);
+        let (stages, splits) = match stages.split_last() {
+            Some((last, others)) if is_split(last) => (others, true),
+            _ => (stages, false),
+        };
+        if stages.iter().any(is_split) {
+            let message = format!("{SPLIT} must be the last stage in the pipeline");
+            return Err(CommandFailure::new(code::SPLIT_MUST_BE_LAST, message));
+        }
+        if stages.iter().any(|stage| fields(stage).any(|(name, _)| name == "$changeStream")) {
+            let message = "$changeStream is only valid as the first stage in a pipeline.";
+            return Err(CommandFailure::new(code::FIRST_STAGE_ONLY, message));
+        }
+        let pipeline = Self::parse(stages)?;
+        match stages.iter().flat_map(|stage| fields(stage)).find(|(name, _)| !ALLOWED.contains(name)) {
+            Some((name, _)) => {
+                let message = format!("{name} is not permitted in a $changeStream pipeline");
+                Err(CommandFailure::new(code::ILLEGAL_OPERATION, message))
+            }
+            None => Ok((pipeline.stages, splits)),
+        }
     }
 
     /// Reads the stages of an update.
@@ -204,7 +239,7 @@ impl Stage {
             },
             "$skip" => Self::Skip(whole(code::INVALID_SKIP)?),
             "$sort" => Self::Sort(Sort::parse(document()?)?),
-            "$project" => Self::Project(Projection::parse(document()?)?),
+            "$project" => Self::Project(Project::parse(document()?)?),
             "$unset" => {
                 let names: Option<Vec<&str>> = match argument.as_array() {
                     None => argument.as_str().map(|name| vec![name]),
@@ -213,7 +248,7 @@ impl Stage {
                 let names = names.ok_or_else(|| {
                     CommandFailure::failed_to_parse("$unset specification must be a string or an array".to_owned())
                 })?;
-                Self::Project(Some(Projection::without(&names)?))
+                Self::Project(Project::without(&names)?)
             }
             "$set" | "$addFields" => Self::Set(Settings::parse(document()?)?),
             "$replaceWith" => Self::ReplaceRoot(Expression::parse(argument)?),
@@ -277,10 +312,8 @@ impl Stage {
             Ok(made.documents)
         };
         match self {
-            Self::Project(None) => {}
-            Self::Project(Some(projection)) => {
-                return made("$project", &|document| Ok(projection.apply(document, work)));
-            }
+            Self::Project(project) if project.is_empty() => {}
+            Self::Project(project) => return made("$project", &|document| project.apply(document, work)),
             Self::Set(settings) => {
                 return made("$addFields", &|document| {
                     let result = settings.apply(document, work)?;

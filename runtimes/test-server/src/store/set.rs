@@ -53,7 +53,7 @@ impl Settings {
 
     /// Sets the fields of `object`, a part of the document `root`. `room` is for the bytes of all parts that exist while this one is
     /// made: nesting could multiply them.
-    fn set_in(
+    pub(super) fn set_in(
         &self,
         object: &RawDocument,
         root: &RawDocument,

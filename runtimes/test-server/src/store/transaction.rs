@@ -6,11 +6,14 @@
 
 use std::sync::Arc;
 
-use bson::{RawBson, RawDocumentBuf};
+use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 
+use super::arguments::values;
+use super::call::namespace;
 use super::catalog::{Catalog, Namespace};
 use super::collection::Collection;
 use super::failure::{CommandFailure, code};
+use super::history::{Event, TransactionId};
 use super::meter::Stored;
 use super::order::Ordered;
 use super::work::Work;
@@ -35,6 +38,9 @@ pub struct StoreSnapshot(Catalog);
 pub struct Changes {
     definitions: Vec<Definition>,
     documents: Vec<Change>,
+    /// The same in the order in which its commands did it, for change streams.
+    events: Vec<Arc<Event>>,
+    transaction: Option<Arc<TransactionId>>,
 }
 
 /// A command that made a collection or indexes.
@@ -64,6 +70,13 @@ impl Changes {
         let definitions = self.definitions.iter().map(|definition| definition.body.as_bytes().len());
         let documents = self.documents.iter().flat_map(|change| &change.document).map(|it| it.as_bytes().len());
         definitions.chain(documents).sum()
+    }
+
+    /// The changes as those of the transaction with this number in this session.
+    #[must_use]
+    pub fn of_transaction(mut self, session: &[u8], number: i64) -> Self {
+        self.transaction = Some(Arc::new(TransactionId { session: session.to_vec(), number }));
+        self
     }
 
     /// Whether nothing was changed.
@@ -127,7 +140,8 @@ impl StoreTransaction {
                 document,
             }));
         }
-        Changes { definitions: self.definitions, documents }
+        let (definitions, events) = (self.definitions, self.view.history.into_events());
+        Changes { definitions, documents, events, transaction: None }
     }
 }
 
@@ -156,10 +170,10 @@ impl Store {
         caller: Caller,
         command: &StoreCommand<'_>,
     ) -> Option<(Result<RawDocumentBuf, CommandFailure>, Spent)> {
-        if let Ok(namespace) = super::namespace(command.name, command.database, command.body)
-            && let Err(failure) = transaction.view.check_room_to_change(namespace)
-        {
-            return Some((Err(failure), Spent::default()));
+        for namespace in involved(command) {
+            if let Err(failure) = transaction.view.check_room_to_change(namespace) {
+                return Some((Err(failure), Spent::default()));
+            }
         }
         std::mem::swap(&mut self.catalog, &mut transaction.view);
         let ran = self.run_as(caller, command);
@@ -190,9 +204,13 @@ impl Store {
     /// It does not fit to what was written meanwhile, or there is no room.
     pub fn apply(&mut self, caller: Caller, changes: &Changes) -> Result<(), CommandFailure> {
         let before = self.catalog.view(None)?;
+        // Its history is that of its commands.
+        let history = std::mem::take(&mut self.catalog.history);
         let applied = self.apply_in_order(caller, changes);
-        if applied.is_err() {
-            self.catalog.restore(before);
+        self.catalog.history = history;
+        match applied {
+            Ok(()) => self.catalog.history.commit(&changes.events, changes.transaction.as_ref()),
+            Err(_) => self.catalog.restore(before),
         }
         applied
     }
@@ -242,6 +260,17 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// The collections that a command names; those that are not well named are left out.
+fn involved<'a>(command: &StoreCommand<'a>) -> Vec<Namespace<'a>> {
+    let StoreCommand { name, database, body } = *command;
+    if name != "bulkWrite" {
+        return namespace(name, database, body).into_iter().collect();
+    }
+    let entries = body.get_array("nsInfo").into_iter().flat_map(values).filter_map(RawBsonRef::as_document);
+    let names = entries.filter_map(|entry| entry.get_str("ns").ok()?.split_once('.'));
+    names.filter_map(|(database, collection)| Namespace::new(database, collection).ok()).collect()
 }
 
 impl Change {

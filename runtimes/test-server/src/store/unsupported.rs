@@ -22,7 +22,7 @@ pub(super) enum Place {
 
 #[rustfmt::skip]
 const QUERIES: &[&str] =
-    &["$alwaysFalse", "$alwaysTrue", "$expr", "$jsonSchema", "$sampleRate", "$text"];
+    &["$alwaysFalse", "$alwaysTrue", "$jsonSchema", "$sampleRate", "$text"];
 
 #[rustfmt::skip]
 const CONDITIONS: &[&str] = &[
@@ -35,7 +35,7 @@ const MODIFIERS: &[&str] = &["$bit", "$currentDate"];
 
 #[rustfmt::skip]
 const STAGES: &[&str] = &[
-    "$bucket", "$bucketAuto", "$changeStream", "$changeStreamSplitLargeEvent", "$collStats", "$densify", "$documents",
+    "$bucket", "$bucketAuto", "$collStats", "$densify", "$documents",
     "$facet", "$fill", "$geoNear", "$graphLookup", "$indexStats", "$listClusterCatalog", "$listSampledQueries",
     "$listSessions", "$lookup", "$planCacheStats", "$queryStats", "$rankFusion", "$redact", "$sample",
     "$scoreFusion", "$search", "$searchMeta", "$setWindowFields", "$shardedDataDistribution", "$sortByCount",
@@ -54,7 +54,7 @@ const EXPRESSIONS: &[&str] = &[
     "$asin", "$asinh", "$atan", "$atan2", "$atanh", "$avg", "$binarySize", "$bitAnd", "$bitNot", "$bitOr", "$bitXor",
     "$bsonSize", "$ceil", "$cmp", "$concat", "$concatArrays", "$cond", "$convert", "$cos", "$cosh", "$dateAdd", "$dateDiff",
     "$dateFromParts", "$dateFromString", "$dateSubtract", "$dateToParts", "$dateToString", "$dateTrunc", "$dayOfMonth",
-    "$dayOfWeek", "$dayOfYear", "$degreesToRadians", "$divide", "$eq", "$exp", "$filter", "$first", "$firstN", "$floor",
+    "$dayOfWeek", "$dayOfYear", "$degreesToRadians", "$divide", "$exp", "$filter", "$first", "$firstN", "$floor",
     "$function", "$getField", "$gt", "$gte", "$hour", "$ifNull", "$in", "$indexOfArray", "$indexOfBytes", "$indexOfCP",
     "$isArray", "$isNumber", "$isoDayOfWeek", "$isoWeek", "$isoWeekYear", "$last", "$lastN", "$let", "$ln", "$log",
     "$log10", "$lt", "$lte", "$ltrim", "$map", "$max", "$maxN", "$median", "$mergeObjects", "$meta", "$millisecond",

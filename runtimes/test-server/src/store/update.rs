@@ -12,6 +12,7 @@ use super::arguments::{fields, shown, type_name, values};
 use super::edited::Edited;
 use super::failure::{CommandFailure, code};
 use super::filter::Filter;
+use super::history::Manner;
 use super::meter::Stored;
 use super::modifier::Modifier;
 use super::path::Path;
@@ -75,6 +76,11 @@ impl Update {
         let array_filters = ArrayFilters::parse(array_filters)?;
         array_filters.check_used(changes.iter().map(|(path, _)| path))?;
         Ok(Self::Modify { changes, array_filters })
+    }
+
+    /// How documents come to be others by it.
+    pub(super) fn manner(&self) -> Manner {
+        if self.replaces() { Manner::Replaced } else { Manner::Updated }
     }
 
     /// Whether it replaces the document by a given one.

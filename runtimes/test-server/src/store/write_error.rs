@@ -1,6 +1,6 @@
 //! Why one write of a command failed while others succeeded: the elements of `writeErrors`.
 
-use bson::RawDocumentBuf;
+use bson::{RawBson, RawDocumentBuf};
 
 use super::failure::{CommandFailure, code};
 use crate::document::document;
@@ -27,6 +27,17 @@ impl WriteFailure {
         details.iter().filter_map(Result::ok).for_each(|(name, value)| document.append(name, value));
         document.append(bson::cstr!("errmsg"), message.as_str());
         document
+    }
+}
+
+impl WriteFailure {
+    /// The document of `bulkWrite`'s results for the write at `index`.
+    pub(super) fn to_result(&self, index: RawBson) -> RawDocumentBuf {
+        let CommandFailure { code, message, details, .. } = &self.0;
+        let mut result = document! { "ok": 0.0, "idx": index, "code": *code, "errmsg": message.as_str() };
+        details.iter().filter_map(Result::ok).for_each(|(name, value)| result.append(name, value));
+        result.append(bson::cstr!("n"), 0);
+        result
     }
 }
 

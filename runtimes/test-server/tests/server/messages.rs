@@ -118,7 +118,7 @@ fn commands_that_are_none_get_the_servers_errors() {
     for (database, command, code, name) in [
         ("admin", rawdoc! { "nonsense": 1 }, 59, "CommandNotFound"),
         ("admin", rawdoc! { "isdbgrid": 1 }, 59, "CommandNotFound"),
-        ("db", rawdoc! { "collMod": "c" }, 115, "CommandNotSupported"),
+        ("db", rawdoc! { "compact": "c" }, 115, "CommandNotSupported"),
         ("a.b", rawdoc! { "ping": 1 }, 73, "InvalidNamespace"),
         ("", rawdoc! { "ping": 1 }, 73, "InvalidNamespace"),
         ("db", rawdoc! { "getParameter": "*" }, 13, "Unauthorized"),

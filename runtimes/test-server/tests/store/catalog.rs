@@ -18,7 +18,7 @@ fn a_collection_is_created_once_with_its_options() {
     assert_eq!(server.fails(doc! { "create": "pets" }).1, "NamespaceExists");
     assert_eq!(server.code(doc! { "create": "x", "capped": true }), 72);
     assert_eq!(server.code(doc! { "create": "x", "size": 1 }), 72);
-    assert_eq!(server.code(doc! { "create": "x", "viewOn": "pets", "pipeline": [] }), 115);
+    assert_eq!(server.code(doc! { "create": "x", "timeseries": { "timeField": "t" } }), 115);
     assert_eq!(server.code(doc! { "create": "x", "colour": "red" }), 40415);
     assert_eq!(server.code(doc! { "create": "" }), 73);
 }

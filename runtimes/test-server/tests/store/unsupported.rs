@@ -22,7 +22,7 @@ fn operators_of_mongodb_are_told_from_misspelled_ones() {
 
     assert_eq!((code, name), (NOT_SUPPORTED, "CommandNotSupported"));
     assert_eq!(message, "the pipeline stage $lookup is not supported by this test server");
-    for stage in ["$changeStream", "$facet", "$sample", "$unionWith"] {
+    for stage in ["$facet", "$sample", "$unionWith"] {
         assert_eq!(server.code(aggregate(doc! { stage: {} })), NOT_SUPPORTED, "{stage}");
     }
     let group = doc! { "$group": { "_id": 1, "n": { "$avg": "$x" } } };
@@ -30,7 +30,7 @@ fn operators_of_mongodb_are_told_from_misspelled_ones() {
     assert_eq!(server.code(aggregate(doc! { "$set": { "x": { "$add": [1, 2] } } })), NOT_SUPPORTED);
     for filter in [
         doc! { "$jsonSchema": {} },
-        doc! { "$expr": true },
+        doc! { "$expr": { "$gt": [1, 2] } },
         doc! { "$text": { "$search": "x" } },
         doc! { "x": { "$bitsAllSet": 1 } },
         doc! { "x": { "$near": [0, 0] } },

@@ -1,4 +1,4 @@
-//! `aggregate`: a pipeline over a collection, or over the server's own state.
+//! `aggregate`: a pipeline over a collection, over the server's own state, or over what is written from now on.
 
 use std::sync::Arc;
 
@@ -8,12 +8,14 @@ use bson::{Binary, DateTime, RawBsonRef, RawDocument, RawDocumentBuf};
 use super::explain;
 use crate::document::document;
 use crate::store::arguments::{Arguments, values};
+use crate::store::change_stream::{self, ChangeStream};
 use crate::store::collection::Collection;
 use crate::store::cursor::{Cursor, DEFAULT_BATCH_SIZE};
 use crate::store::filter::Filter;
 use crate::store::meter::Stored;
 use crate::store::number::Number;
 use crate::store::pipeline::{Beginning, Pipeline, database_namespace};
+use crate::store::variables::Variables;
 use crate::store::{Call, CommandFailure, Store, code};
 
 #[rustfmt::skip]
@@ -30,6 +32,12 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let stages = stages.ok_or_else(|| {
         CommandFailure::new(code::TYPE_MISMATCH, "Each element of the 'pipeline' array must be an object")
     })?;
+    let variables = Variables::read(&arguments, &command.work)?;
+    let stages: Vec<_> = stages.into_iter().map(|stage| variables.bind_stage(stage)).collect::<Result<_, _>>()?;
+    let stages: Vec<&RawDocument> = stages.iter().map(|stage| &**stage).collect();
+    if change_stream::is_first_of(&stages) {
+        return watch(store, command, &stages);
+    }
     let pipeline = Pipeline::parse(&stages)?;
     if arguments.boolean("explain")? {
         let mut reply = explain::reply(store, command.namespace()?, command.body)?;
@@ -75,8 +83,21 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
         documents.clear();
     }
     let name = namespace.map_or_else(|| database_namespace(command.database), |namespace| namespace.full());
-    let Store { catalog, cursors } = store;
-    cursors.open(command, &catalog.limits, Cursor::of(name, documents), batch_size, None)
+    let Store { catalog, cursors, .. } = store;
+    cursors.open(command, catalog, Cursor::of(name, documents), batch_size, None)
+}
+
+/// Opens a change stream.
+fn watch(store: &mut Store, command: &Call<'_>, stages: &[&RawDocument]) -> Result<RawDocumentBuf, CommandFailure> {
+    let arguments = command.arguments();
+    if arguments.boolean("explain")? {
+        return Err(CommandFailure::not_supported("explain of a change stream"));
+    }
+    let batch_size = batch_size(&arguments)?;
+    let Store { catalog, cursors, .. } = store;
+    let stream = ChangeStream::open(command, stages, catalog)?;
+    let cursor = Cursor::of_changes(stream.namespace(), stream);
+    cursors.open(command, catalog, cursor, batch_size, None)
 }
 
 fn batch_size(arguments: &Arguments<'_>) -> Result<usize, CommandFailure> {

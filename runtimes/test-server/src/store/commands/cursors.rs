@@ -28,8 +28,8 @@ pub(super) fn get_more(store: &mut Store, command: &Call<'_>) -> Result<RawDocum
     }
     let batch_size = arguments.natural("batchSize")?.filter(|size| *size > 0).unwrap_or(usize::MAX);
     let namespace = Namespace { database: command.database, collection };
-    let Store { catalog, cursors } = store;
-    cursors.get_more(command, id, namespace, batch_size, catalog.get(namespace))
+    let Store { catalog, cursors, .. } = store;
+    cursors.get_more(command, id, namespace, batch_size, catalog)
 }
 
 pub(super) fn kill(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {

@@ -4,8 +4,9 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
 use cmap_core::wire::document::command_name;
 
 use crate::document::document;
+use crate::store::call::namespace;
 use crate::store::catalog::Namespace;
-use crate::store::{Call, CommandFailure, Store, code, namespace};
+use crate::store::{Call, CommandFailure, Store, code};
 
 pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
     let arguments = command.arguments();

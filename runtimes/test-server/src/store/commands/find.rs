@@ -7,6 +7,7 @@ use crate::store::cursor::{Cursor, DEFAULT_BATCH_SIZE, Source};
 use crate::store::filter::Filter;
 use crate::store::projection::Projection;
 use crate::store::sort::Sort;
+use crate::store::variables::Variables;
 use crate::store::{Call, CommandFailure, Store};
 
 #[rustfmt::skip]
@@ -20,7 +21,11 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
-    let filter = arguments.document("filter")?.map(Filter::parse).transpose()?.unwrap_or(Filter::All(Vec::new()));
+    let variables = Variables::read(&arguments, &command.work)?;
+    let filter = match arguments.document("filter")? {
+        Some(filter) => Filter::parse(&variables.bind(filter)?)?,
+        None => Filter::All(Vec::new()),
+    };
     let sort = arguments.document("sort")?.map(Sort::parse).transpose()?;
     let projection = arguments.document("projection")?.map(Projection::parse).transpose()?.flatten();
     let skip = arguments.natural("skip")?.unwrap_or(0);
@@ -86,10 +91,10 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
         cursor.limit = Some(0);
     }
     if single_batch {
-        return cursor.only_batch(batch_size, collection, work);
+        return cursor.only_batch(batch_size, &store.catalog, collection, work);
     }
     let query = [arguments.document("filter")?, arguments.document("projection")?];
     cursor.query_bytes = query.into_iter().flatten().map(|query| query.as_bytes().len()).sum();
     cursor.no_timeout = arguments.boolean("noCursorTimeout")?;
-    store.cursors.open(command, &store.catalog.limits, cursor, batch_size, collection)
+    store.cursors.open(command, &store.catalog, cursor, batch_size, collection)
 }

@@ -7,6 +7,7 @@ use crate::store::filter::Filter;
 use crate::store::projection::Projection;
 use crate::store::sort::Sort;
 use crate::store::update::Update;
+use crate::store::variables::Variables;
 use crate::store::{Call, CommandFailure, Store};
 
 #[rustfmt::skip]
@@ -19,11 +20,13 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
-    let filter = Filter::parse(arguments.document("query")?.unwrap_or(&RawDocumentBuf::new()))?;
+    let variables = Variables::read(&arguments, &command.work)?;
+    let filter = Filter::parse(&variables.bind(arguments.document("query")?.unwrap_or(&RawDocumentBuf::new()))?)?;
     let sort = arguments.document("sort")?.map(Sort::parse).transpose()?;
     let projection = arguments.document("fields")?.map(Projection::parse).transpose()?.flatten();
     let array_filters = arguments.array("arrayFilters")?;
-    let update = arguments.get("update").map(|update| Update::parse(update, array_filters)).transpose()?;
+    let update = arguments.get("update").map(|update| variables.bind_update(update)).transpose()?;
+    let update = update.map(|update| Update::parse(update.as_raw_bson_ref(), array_filters)).transpose()?;
     let (remove, new, upsert) = (arguments.boolean("remove")?, arguments.boolean("new")?, arguments.boolean("upsert")?);
     let work = &command.work;
     let shown = |document: &RawDocument| match &projection {
@@ -49,9 +52,8 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
                 "Cannot specify upsert=true or new=true with remove=true: a removed document has no new version",
             ));
         }
-        let removed = found.as_ref().zip(store.catalog.get_mut(namespace));
-        let value = removed.map_or(RawBson::Null, |((record, document), collection)| {
-            collection.remove(*record, work);
+        let value = found.as_ref().map_or(RawBson::Null, |(record, document)| {
+            store.catalog.delete(namespace, *record, work);
             shown(document)
         });
         let count = i32::from(found.is_some());
@@ -64,16 +66,14 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
         Some((record, old)) => {
             let changed = update.apply(&old, work)?;
             let value = if new { shown(&changed) } else { shown(&old) };
-            if let Some(collection) = store.catalog.get_mut(namespace) {
-                collection.replace((record, old), changed, work)?;
-            }
+            store.catalog.replace(namespace, (record, old), changed, update.manner(), work)?;
             Ok(document! { "lastErrorObject": document! { "n": 1, "updatedExisting": true }, "value": value })
         }
         None if upsert => {
             let document = store.catalog.with_id(&update.insertion(&filter, work)?);
             let id = document.get("_id").ok().flatten().map_or(RawBson::Null, RawBson::from);
             let value = if new { shown(&document) } else { RawBson::Null };
-            store.catalog.get_or_create(namespace)?.insert(document, work)?;
+            store.catalog.insert(namespace, document, work)?;
             let last_error = document! { "n": 1, "updatedExisting": false, "upserted": id };
             Ok(document! { "lastErrorObject": last_error, "value": value })
         }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use bson::{RawBsonRef, RawDocumentBuf};
+use bson::{RawBson, RawBsonRef, RawDocumentBuf};
 
 use super::list::batch_size;
-use crate::document::document;
+use crate::document::{array, document};
 use crate::store::arguments::values;
 use crate::store::collection::Collection;
 use crate::store::cursor::Cursor;
 use crate::store::failure::code;
+use crate::store::history::Change;
 use crate::store::index::Index;
 use crate::store::meter::Stored;
 use crate::store::pipeline::count;
@@ -44,6 +45,10 @@ pub(super) fn create(store: &mut Store, command: &Call<'_>) -> Result<RawDocumen
         }
     }
     let after = collection.indexes.len();
+    let (uuid, made) = (collection.uuid, described(&collection.indexes[before..]));
+    if after > before {
+        store.catalog.history.note(namespace, uuid, || Change::CreateIndexes { indexes: made });
+    }
     let mut reply = document! {
         "numIndexesBefore": count(before),
         "numIndexesAfter": count(after),
@@ -53,6 +58,11 @@ pub(super) fn create(store: &mut Store, command: &Call<'_>) -> Result<RawDocumen
         reply.append(bson::cstr!("note"), "all indexes already exist");
     }
     Ok(reply)
+}
+
+/// The descriptions of indexes, as an array.
+fn described<'a>(indexes: impl IntoIterator<Item = &'a Index>) -> RawBson {
+    RawBson::Array(array(indexes.into_iter().map(|index| &*index.description)))
 }
 
 /// Whether the collection has just this index; one that is different in part is a conflict.
@@ -90,7 +100,7 @@ pub(super) fn list(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentB
     };
     let documents = collection.indexes.iter().map(|index| Arc::new(Stored::computed(index.description.clone())));
     let cursor = Cursor::of(namespace.full(), documents);
-    store.cursors.open(command, &store.catalog.limits, cursor, batch_size, None)
+    store.cursors.open(command, &store.catalog, cursor, batch_size, None)
 }
 
 pub(super) fn drop(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBuf, CommandFailure> {
@@ -104,7 +114,10 @@ pub(super) fn drop(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentB
     };
     let before = collection.indexes.len();
     let dropped = named(collection, wanted)?;
+    let indexes = collection.indexes.iter().filter(|index| dropped.contains(&index.name));
+    let (uuid, gone) = (collection.uuid, described(indexes));
     collection.drop_indexes(&dropped);
+    store.catalog.history.note(namespace, uuid, || Change::DropIndexes { indexes: gone });
     Ok(document! { "nIndexesWas": count(before) })
 }
 

@@ -16,8 +16,10 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let mut writes = Writes::new(&arguments)?;
     for document in documents {
         let document = store.catalog.with_id(document);
-        let collection = store.catalog.get_or_create(namespace)?;
-        if !writes.add(collection.insert(document, &command.work).map(|()| 1)) || command.work.is_over() {
+        // Without room for the collection the command fails, and not a single write.
+        store.catalog.get_or_create(namespace)?;
+        let inserted = store.catalog.insert(namespace, document, &command.work);
+        if !writes.add(inserted.map(|()| 1)) || command.work.is_over() {
             break;
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn collections(store: &mut Store, command: &Call<'_>) -> Result<RawDo
             continue;
         }
         let shown = if names_only {
-            document! { "name": name, "type": "collection" }
+            document! { "name": name, "type": if collection.is_view() { "view" } else { "collection" } }
         } else {
             full
         };
@@ -46,10 +46,16 @@ pub(super) fn collections(store: &mut Store, command: &Call<'_>) -> Result<RawDo
         matching.push(Arc::new(Stored::computed(shown)));
     }
     let cursor = Cursor::of(format!("{}.$cmd.listCollections", command.database), matching);
-    store.cursors.open(command, &store.catalog.limits, cursor, batch_size, None)
+    store.cursors.open(command, &store.catalog, cursor, batch_size, None)
 }
 
 fn description(name: &str, collection: &Collection) -> RawDocumentBuf {
+    if collection.is_view() {
+        let options = &*collection.options;
+        return document! {
+            "name": name, "type": "view", "options": options, "info": document! { "readOnly": true },
+        };
+    }
     let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: collection.uuid.into() };
     let mut description = document! { "name": name, "type": "collection" };
     description.append(bson::cstr!("options"), &collection.options);
@@ -64,7 +70,7 @@ pub(super) fn inconsistencies(store: &mut Store, command: &Call<'_>) -> Result<R
     arguments.check_known(&["cursor", "checkIndexes"])?;
     let batch_size = batch_size(&arguments)?;
     let cursor = Cursor::of(format!("{}.$cmd.checkMetadataConsistency", command.database), Vec::new());
-    store.cursors.open(command, &store.catalog.limits, cursor, batch_size, None)
+    store.cursors.open(command, &store.catalog, cursor, batch_size, None)
 }
 
 /// The batch size in the field `cursor` of a command that lists something: by default, all.

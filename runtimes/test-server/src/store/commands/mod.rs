@@ -1,6 +1,8 @@
 //! The commands on data (SRV-2), one file each.
 
 mod aggregate;
+mod bulk_write;
+mod coll_mod;
 mod count;
 mod create;
 mod cursors;
@@ -28,7 +30,9 @@ type Run = fn(&mut Store, &Call<'_>) -> Result<RawDocumentBuf, CommandFailure>;
 pub(super) fn named(name: &str) -> Option<Run> {
     Some(match name {
         "aggregate" => aggregate::run,
+        "bulkWrite" => bulk_write::run,
         "checkMetadataConsistency" => list::inconsistencies,
+        "collMod" => coll_mod::run,
         "collStats" | "collstats" => statistics::collection,
         "count" => count::run,
         "create" => create::run,
@@ -50,6 +54,7 @@ pub(super) fn named(name: &str) -> Option<Run> {
         "listIndexes" => indexes::list,
         "createSearchIndexes" | "dropSearchIndex" | "listSearchIndexes" | "updateSearchIndex" => search_indexes::run,
         "renameCollection" => create::rename,
+        "shardCollection" => coll_mod::shard,
         "update" => update::run,
         "validate" => statistics::validate,
         _ => return None,
