@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use cmap_runtime::bson::oid::ObjectId;
 use cmap_runtime::bson::spec::BinarySubtype;
-use cmap_runtime::bson::{Binary, RawDocument, RawDocumentBuf, Timestamp, cstr, rawdoc};
+use cmap_runtime::bson::{Binary, RawArrayBuf, RawDocument, RawDocumentBuf, Timestamp, cstr, rawdoc};
 use cmap_runtime::cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter, encode_reply};
 use cmap_runtime::runtime::Target;
 
@@ -231,7 +231,7 @@ fn hello(kind: Kind, address: &str) -> RawDocumentBuf {
     };
     if kind == Kind::Primary {
         hello.append(cstr!("setName"), "set");
-        hello.append(cstr!("hosts"), rawdoc! { "hosts": [address] }.get_array("hosts").unwrap().to_owned());
+        hello.append(cstr!("hosts"), RawArrayBuf::from_iter([address]));
         hello.append(cstr!("me"), address);
         hello.append(cstr!("setVersion"), 1);
         hello.append(cstr!("electionId"), ELECTION);
