@@ -3,8 +3,8 @@
 //! Time, results and requests go in; actions and events come out, in one order. The same calls at the same times always
 //! have the same outputs, so the pool runs in any runtime, is tested in virtual time, and a recorded run can be repeated.
 //! It follows the specification *Connection Monitoring and Pooling* (CMAP). Ids such as CMAP-26 name rules of MongoDB's
-//! specifications, and ids such as X-15 name choices made where these are silent; the repository's `docs/rules.md` defines
-//! every id.
+//! specifications, and ids such as X-15 name choices made where these are silent; the repository's `docs/rules.md` and
+//! `docs/decisions.md` define every id.
 //!
 //! # The driving rule
 //!

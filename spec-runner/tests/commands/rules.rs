@@ -1,4 +1,5 @@
-//! Rule ids and the page that defines them: every id that the repository cites has one row in `docs/rules.md`.
+//! Rule ids and the pages that define them: every id that the repository cites has one row, an official rule's in `docs/rules.md`, a decision's
+//! (X) in `docs/decisions.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -13,7 +14,10 @@ const PREFIXES: &[&str] = &[
     "SDAM", "SEL", "SES", "SRV", "TLS", "TOP", "TXN", "URI", "X",
 ];
 
-/// The levels that the page explains.
+const RULES: &str = "docs/rules.md";
+const DECISIONS: &str = "docs/decisions.md";
+
+/// The levels that the page of rules explains.
 const LEVELS: &[&str] = &["MUST", "MUST NOT", "SHOULD", "MAY", "implied", "test only", "observed", "ours"];
 
 /// Folders without text of the project's own.
@@ -21,8 +25,8 @@ const SKIPPED: &[&str] = &["target", ".git", ".tools", ".venv", "node_modules", 
 
 #[test]
 fn every_cited_id_is_defined() {
-    let page = page();
-    let defined = BTreeSet::from_iter(defined_ids(&page));
+    let pages = pages();
+    let defined = BTreeSet::from_iter(defined_ids(&pages));
     let mut missing = BTreeMap::<String, Vec<String>>::new();
     for citation in citations() {
         if !defined.contains(citation.id.as_str()) {
@@ -30,13 +34,13 @@ fn every_cited_id_is_defined() {
         }
     }
     let missing: Vec<_> = missing.iter().map(|(id, places)| format!("{id}: cited in {}", places.join(", "))).collect();
-    assert!(missing.is_empty(), "ids without a row in docs/rules.md:\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "ids without a row in {RULES} or {DECISIONS}:\n{}", missing.join("\n"));
 }
 
 #[test]
 fn every_rule_that_a_scenario_names_is_defined() {
-    let page = page();
-    let defined = BTreeSet::from_iter(defined_ids(&page));
+    let pages = pages();
+    let defined = BTreeSet::from_iter(defined_ids(&pages));
     let scenarios: Vec<_> = citing_files().into_iter().filter(|file| has_extension(file, "json")).collect();
     let mut missing = Vec::new();
     for file in &scenarios {
@@ -49,24 +53,38 @@ fn every_rule_that_a_scenario_names_is_defined() {
         }
     }
     assert!(!scenarios.is_empty(), "no scenario was found");
-    assert!(missing.is_empty(), "rules without a row in docs/rules.md:\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "rules without a row in {RULES} or {DECISIONS}:\n{}", missing.join("\n"));
 }
 
 #[test]
 fn no_id_is_defined_twice() {
-    let page = page();
+    let pages = pages();
     let mut seen = BTreeSet::new();
-    let twice: Vec<_> = defined_ids(&page).into_iter().filter(|id| !seen.insert(*id)).collect();
-    assert!(twice.is_empty(), "ids with more than one row in docs/rules.md: {}", twice.join(", "));
+    let twice: Vec<_> = defined_ids(&pages).into_iter().filter(|id| !seen.insert(*id)).collect();
+    assert!(twice.is_empty(), "ids with more than one row in {RULES} and {DECISIONS}: {}", twice.join(", "));
 }
 
 #[test]
-fn every_row_has_a_level_a_rule_and_a_source() {
-    for row in page().lines().filter(|line| defined_id(line).is_some()) {
-        let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
-        let [_, level, rule, source] = cells.as_slice() else { panic!("a row of docs/rules.md has four cells: {row}") };
-        assert!(LEVELS.contains(level), "docs/rules.md does not explain the level of: {row}");
-        assert!(!rule.is_empty() && !source.is_empty(), "an empty cell in docs/rules.md: {row}");
+fn every_rule_has_a_level_a_sentence_and_a_source() {
+    let page = page(RULES);
+    for row in rows(&page) {
+        let [id, level, rule, source] = cells(row)[..] else { panic!("a row of {RULES} has four cells: {row}") };
+        assert!(!id.starts_with("X-"), "{DECISIONS} has the decisions: {row}");
+        assert!(LEVELS.contains(&level), "{RULES} does not explain the level of: {row}");
+        assert!(!rule.is_empty() && !source.is_empty(), "an empty cell in {RULES}: {row}");
+    }
+}
+
+#[test]
+fn every_decision_has_a_question_a_choice_a_reason_and_a_source() {
+    let page = page(DECISIONS);
+    for row in rows(&page) {
+        let [id, question, choice, reason, source] = cells(row)[..] else {
+            panic!("a row of {DECISIONS} has five cells: {row}")
+        };
+        assert!(id.starts_with("X-"), "{RULES} has the official rules: {row}");
+        assert!(question.ends_with('?'), "no question in {DECISIONS}: {row}");
+        assert!(![choice, reason, source].contains(&""), "an empty cell in {DECISIONS}: {row}");
     }
 }
 
@@ -121,12 +139,25 @@ fn ids_in(text: &str) -> Vec<String> {
     ids
 }
 
-fn page() -> String {
-    fs::read_to_string(root().join("docs/rules.md")).unwrap()
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap()
+}
+
+fn pages() -> String {
+    page(RULES) + &page(DECISIONS)
 }
 
 fn defined_ids(page: &str) -> Vec<&str> {
     page.lines().filter_map(defined_id).collect()
+}
+
+/// The rows that define ids.
+fn rows(page: &str) -> impl Iterator<Item = &str> {
+    page.lines().filter(|line| defined_id(line).is_some())
+}
+
+fn cells(row: &str) -> Vec<&str> {
+    row.trim_matches('|').split('|').map(str::trim).collect()
 }
 
 /// The id that a line of the page defines: the first cell of a table's row.
