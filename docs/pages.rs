@@ -1,0 +1,65 @@
+//! The pages of the project. `cargo test --doc` compiles the Rust code in them, as readers see it: no line is hidden.
+
+/// Attaches each page to an item, so that rustdoc takes its blocks of code for tests.
+macro_rules! pages {
+    ($($name:ident $file:literal)*) => {
+        $(
+            #[cfg(doctest)]
+            #[doc = include_str!($file)]
+            struct $name;
+        )*
+        #[cfg(test)]
+        const PAGES: &[&str] = &[$($file),*];
+    };
+}
+
+pages! {
+    Readme "../README.md"
+    Architecture "architecture.md"
+    Cleared "cleared.md"
+    Cursors "cursors.md"
+    Decisions "decisions.md"
+    DeploymentPools "deployment-pools.md"
+    Exhausted "exhausted.md"
+    Figures "figures.md"
+    Guide "guide.md"
+    Hub "hub.md"
+    Options "options.md"
+    Platforms "platforms.md"
+    Pool "pool.md"
+    Reverse "reverse.md"
+    Rules "rules.md"
+    Security "security.md"
+    Simulation "simulation.md"
+    Storms "storms.md"
+    Testing "testing.md"
+    Traces "traces.md"
+    Transactions "transactions.md"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::PAGES;
+
+    #[test]
+    fn no_page_is_left_out() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for entry in fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(!name.ends_with(".md") || PAGES.contains(&&*name), "docs/pages.rs does not name {name}");
+        }
+    }
+
+    #[test]
+    fn no_block_is_ignored() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for page in PAGES {
+            let text = fs::read_to_string(folder.join(page)).unwrap();
+            let ignored = text.lines().find(|line| line.trim_start().starts_with("```") && line.contains("ignore"));
+            assert_eq!(ignored, None, "a block of {page} is not compiled");
+        }
+    }
+}
