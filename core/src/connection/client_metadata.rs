@@ -129,7 +129,7 @@ impl ClientMetadata {
         self.shortened().document(Cut::Environment)
     }
 
-    /// The same with shorter texts: the platform first, then the last libraries around the driver, then what its owner could have
+    /// Shortens the texts: the platform first, then the last libraries around the driver, then what its owner could have
     /// made too long.
     fn shortened(&self) -> Self {
         let mut metadata = self.clone();

@@ -1,6 +1,6 @@
 //! What the commands of each name do, and which fields they take from their client: one table for all who send commands.
 //!
-//! | commands | do | take beside the session and `maxTimeMS` |
+//! | commands | do | take besides the session and `maxTimeMS` |
 //! |---|---|---|
 //! | find, count, distinct, aggregate | read | read concern, afterClusterTime, read preference |
 //! | aggregate with `$out` or `$merge` | write their result | read concern, afterClusterTime, write concern |

@@ -88,21 +88,21 @@ impl EstablishError {
         }
     }
 
-    /// The same error with the labels that the server sent.
+    /// Sets the labels that the server sent.
     #[must_use]
     pub fn with_server_labels(mut self, labels: Vec<String>) -> Self {
         self.server_labels = labels;
         self
     }
 
-    /// The same error with the name of the server's code.
+    /// Sets the name of the server's code.
     #[must_use]
     pub fn with_code_name(mut self, code_name: Option<String>) -> Self {
         self.code_name = code_name;
         self
     }
 
-    /// The same error with the server's version of its topology.
+    /// Sets the server's version of its topology.
     #[must_use]
     pub fn with_topology_version(mut self, topology_version: Option<TopologyVersion>) -> Self {
         self.topology_version = topology_version;

@@ -190,7 +190,7 @@ impl Connection {
         self.send_with_sequences(out, command, core::iter::empty::<(&str, core::iter::Empty<&RawDocument>)>())
     }
 
-    /// The same with further document sequences: the field each belongs to, and its documents (MSG-2).
+    /// Appends `command` to `out` with document sequences: the field each belongs to, and its documents (MSG-2).
     ///
     /// # Errors
     /// Those of [`send`](Self::send).
@@ -253,8 +253,8 @@ impl Connection {
         self.read_borrowing(input, &mut Spares::none())
     }
 
-    /// The same, with what `lender` lends for a large or a compressed reply. Once the reply was looked at, call
-    /// [`give_back`](Self::give_back).
+    /// Takes bytes off the front of `input`, and returns the reply if it is whole. A large or a compressed reply is read into what
+    /// `lender` lends. Once the reply was looked at, call [`give_back`](Self::give_back).
     ///
     /// # Errors
     /// Those of [`read`](Self::read).

@@ -1,4 +1,4 @@
-//! The first command on every socket, and what its reply says of the server (HS-1 to HS-6).
+//! The first command on every socket, and what its reply says about the server (HS-1 to HS-6).
 
 use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};

@@ -66,7 +66,7 @@ pub struct ServerDescription {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ServerType {
-    /// Not checked yet, or an error spoke against it since.
+    /// Not checked yet, or an error blamed it since.
     Unknown,
     /// Not a member of a set or cluster.
     Standalone,
@@ -112,7 +112,7 @@ impl ServerDescription {
         }
     }
 
-    /// A server that `error` speaks against.
+    /// A server that `error` blames.
     pub fn unknown(address: Arc<ServerAddress>, error: Cause) -> Self {
         Self { error: Some(error), ..Self::new(address, ServerType::Unknown) }
     }

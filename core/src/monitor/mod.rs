@@ -15,7 +15,7 @@
 //! are named by [`Socket`]; `Monitor::write_to` appends the bytes to send to the caller's buffer, and the caller hands
 //! in the bytes received.
 //!
-//! A monitor stands beside its server. Its driver tells the server what the monitor [found](Finding) and its
+//! A monitor stands next to its server. Its driver tells the server what the monitor [found](Finding) and its
 //! [events](HeartbeatEvent), and makes the [calls](Call) of the monitor that the server asks for.
 //!
 //! The monitor keeps its own time limits, connectTimeoutMS for connecting and for each reply, and never timeoutMS (CSOT-14).

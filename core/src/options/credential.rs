@@ -127,7 +127,7 @@ impl Credential {
         }
     }
 
-    /// The same credential with a mechanism named.
+    /// Sets the mechanism.
     #[must_use]
     pub fn with_mechanism(mut self, mechanism: Mechanism) -> Self {
         self.mechanism = Some(mechanism);

@@ -67,7 +67,7 @@ impl PoolLimits {
     /// `options` with these limits in the place of theirs.
     ///
     /// # Errors
-    /// A limit has a value that it cannot have beside the others.
+    /// A limit has a value that it cannot have together with the others.
     pub(crate) fn applied_to(self, options: &PoolOptions) -> Result<PoolOptions, PoolOptionsError> {
         let Self { sizes, max_wait_queue_depth, max_new_connections_per_second, check_after_idle } = self;
         let limited = PoolOptions {

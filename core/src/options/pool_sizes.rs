@@ -16,19 +16,19 @@ pub struct PoolSizes {
 }
 
 impl PoolSizes {
-    /// The same with this maxPoolSize.
+    /// Sets maxPoolSize.
     #[must_use]
     pub fn max_pool_size(self, size: u32) -> Self {
         Self { max_pool_size: Some(size), ..self }
     }
 
-    /// The same with this minPoolSize.
+    /// Sets minPoolSize.
     #[must_use]
     pub fn min_pool_size(self, size: u32) -> Self {
         Self { min_pool_size: Some(size), ..self }
     }
 
-    /// The same with this maxConnecting.
+    /// Sets maxConnecting.
     #[must_use]
     pub fn max_connecting(self, connections: u32) -> Self {
         Self { max_connecting: Some(connections), ..self }

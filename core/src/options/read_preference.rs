@@ -82,7 +82,7 @@ impl ReadPreference {
         Self { mode: Some(mode), ..Self::default() }
     }
 
-    /// The same, with tag sets: the first that matches any member decides, and the empty set matches all (SEL-29).
+    /// Sets the tag sets. The first that matches any member decides, and the empty set matches all (SEL-29).
     ///
     /// # Errors
     /// The mode is primary, and a set is not empty.
@@ -91,7 +91,7 @@ impl ReadPreference {
         preference.check().map(|()| preference)
     }
 
-    /// The same, with a limit of how far a secondary may lag behind the primary.
+    /// Limits how far a secondary may lag behind the primary.
     ///
     /// # Errors
     /// The mode is primary, and the limit is longer than zero.

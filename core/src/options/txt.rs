@@ -1,4 +1,4 @@
-//! Options that stand in a TXT record of DNS, beside the SRV records that name the hosts.
+//! Options that stand in a TXT record of DNS, next to the SRV records that name the hosts.
 //!
 //! They are defaults: what the connection string or the code says counts more (DNS-9). Their owner is the one of the domain, not
 //! of the connection string, so only three options are allowed (DNS-8).

@@ -43,13 +43,13 @@ const BASE: Duration = Duration::from_millis(100);
 /// The upper end of the longest pause.
 const LONGEST: Duration = Duration::from_millis(800);
 
-/// What holds back connections beside maxPoolSize and maxConnecting.
+/// What holds back connections besides maxPoolSize and maxConnecting.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Admission {
     backoff: Option<Backoff>,
     /// Until when the limit of new connections per second is used up.
     created_until: Instant,
-    /// Whether any of it has changed since the other pools of the server were told.
+    /// Whether any of it has changed since the other pools of the server learned it.
     is_news: bool,
 }
 

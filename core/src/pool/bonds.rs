@@ -160,7 +160,7 @@ impl<C> Connections<C> {
         self.hotter_than(NIL).filter(move |&key| meant(key))
     }
 
-    /// The same from the hottest on.
+    /// The available connections that are `meant`, from the hottest on.
     pub(super) fn hottest_first(&self, meant: impl Fn(Key) -> bool) -> impl Iterator<Item = Key> {
         core::iter::successors(self.available.back(), |&key| self.colder(key)).filter(move |&key| meant(key))
     }

@@ -5,7 +5,7 @@
 //! warm pool allocates nothing. The list of available connections is in the order of their return: the back is the
 //! hottest and is taken first; the front is the coldest and is the first to reach maxIdleTimeMS. A stale connection is
 //! never made available, so stale connections can only be a prefix of that list (except in load-balanced pools, where
-//! every service has its own list of available connections beside it).
+//! every service has its own list of available connections next to it).
 
 mod consistency;
 mod taking;

@@ -37,7 +37,7 @@ pub struct InUse {
     pub since: Instant,
     /// What it is for.
     pub purpose: Purpose,
-    /// Whether it was interrupted: its holder has been told, and has not given it back yet.
+    /// Whether it was interrupted: its holder knows, and has not given it back yet.
     pub is_interrupted: bool,
 }
 

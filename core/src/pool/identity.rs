@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// An identity of a client beside the credential of its options, by its number: from 1, never reused.
+/// An identity of a client besides the credential of its options, by its number: from 1, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdentityId(pub(crate) u32);

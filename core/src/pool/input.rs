@@ -211,7 +211,7 @@ impl Clear {
         Self { service_id: Some(service_id), interrupt_in_use_connections: false, cause }
     }
 
-    /// The same clear, which also interrupts connections that are in use or pending.
+    /// Makes the clear interrupt connections that are in use or pending, too.
     #[must_use]
     pub fn interrupting(self) -> Self {
         Self { interrupt_in_use_connections: true, ..self }

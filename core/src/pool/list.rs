@@ -98,7 +98,7 @@ impl<const ROLE: usize> List<ROLE> {
         self.remove_inline(arena, key);
     }
 
-    /// The same, inlined, for the fast path.
+    /// Removes a member, wherever it stands; inlined, for the fast path.
     #[inline(always)]
     pub(crate) fn remove_inline<N: Linked<ROLE>>(&mut self, arena: &mut [N], key: Key) {
         let Links { previous, next } = core::mem::replace(arena[key as usize].links_mut(), Links::UNLINKED);

@@ -24,7 +24,7 @@
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
 //! | `generation` | which connections a clear has made stale |
 //! | `timer` | when to come back, and why |
-//! | `handle`, `identity` | how callers name a connection, and a user beside that of the options |
+//! | `handle`, `identity` | how callers name a connection, and a user besides that of the options |
 //! | `queries`, `holders`, `wait_bound` | what can be asked of a pool; who holds what, who waits, and for what |
 //! | `input`, `output`, `event`, `error`, `stats`, `statistics`, `phases` | calls as data, outputs, events, errors, counts, durations |
 //! | `snapshot` | its state without the sockets |

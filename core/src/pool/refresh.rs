@@ -104,7 +104,7 @@ impl<C> Pool<C> {
     }
 
     /// The server has not answered on a connection that was idle for long: the connection is closed. Clear the pool before,
-    /// if the error speaks against the server. Its socket is the driver's to close.
+    /// if the error blames the server. Its socket is the driver's to close.
     ///
     /// # Errors
     /// The handle is another pool's, or of a connection that is not being refreshed. A connection that was closed since is

@@ -15,7 +15,7 @@ impl<C> Pool<C> {
     /// Gives the pool new limits. A higher minPoolSize is for the next run of maintenance.
     ///
     /// # Errors
-    /// A limit has a value that it cannot have beside the others. Then nothing has changed.
+    /// A limit has a value that it cannot have together with the others. Then nothing has changed.
     pub fn resize(&mut self, now: Instant, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
         self.advance(now);
         let options = limits.into().applied_to(&self.options)?;

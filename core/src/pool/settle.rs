@@ -23,7 +23,7 @@ use super::Pool;
 use super::list::Key;
 use super::state::PoolState;
 
-/// What a call may have made due, beside what the queue waits for.
+/// What a call may have made due, besides what the queue waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// Nothing.

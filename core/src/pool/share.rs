@@ -16,7 +16,7 @@ use crate::time::Instant;
 /// The pool's part in its deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Share {
-    /// Connections that maintenance keeps up beside minPoolSize, because another pool has so many.
+    /// Connections that maintenance keeps up besides minPoolSize, because another pool has so many.
     followed: u32,
     /// The limit of connections that all pools of the client have together, if there is one.
     budget: Option<Permits>,
@@ -29,7 +29,7 @@ pub(crate) struct Share {
     waiting_elsewhere: u32,
 }
 
-/// Connections that the pool may create beside those that it has.
+/// Connections that the pool may create besides those that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Permits {
     /// At this moment.

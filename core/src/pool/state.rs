@@ -1,7 +1,7 @@
 //! The states of a pool and of a connection, and every transition between them.
 //!
 //! A pool is created paused, because its server is not yet known to answer. A successful check of the server makes it
-//! ready, an error that speaks against the server clears and pauses it, and closing ends it (CMAP-17 to CMAP-20,
+//! ready, an error that blames the server clears and pauses it, and closing ends it (CMAP-17 to CMAP-20,
 //! CMAP-37). In the profile of the edition before, a pool is created ready, and a clear does not pause it. Load-balanced pools have no monitor; they are made ready once and only cleared service by service (LB-8).
 //!
 //! A connection is pending from its creation until it is established (CMAP-23), then available or in use, and finally

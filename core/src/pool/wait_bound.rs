@@ -105,7 +105,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// The same for a check-out that waits, where `others` is what those lack that have no pending connection.
+    /// What keeps a check-out waiting, where `others` is what those lack that have no pending connection.
     pub(super) fn wait_bound_of(&self, check_out: Key, others: WaitBound) -> WaitBound {
         if let Some(awaited) = self.wait_queue.awaited(check_out) {
             let awaited = self.handle(awaited);

@@ -518,13 +518,13 @@ impl CheckOutRequest {
         Self { deadline: Some(deadline), ..Self::default() }
     }
 
-    /// The same request for the connection that `key` had last.
+    /// Asks for the connection that `key` had last.
     #[must_use]
     pub fn affinity(self, key: AffinityKey) -> Self {
         Self { affinity: Some(key), ..self }
     }
 
-    /// The same as this identity.
+    /// Asks for a connection that is logged in as this identity.
     #[must_use]
     pub fn identity(self, identity: IdentityId) -> Self {
         Self { identity: Some(identity), ..self }

@@ -111,7 +111,7 @@ impl<C> Pool<C> {
         self.give_up_warm_up(id)
     }
 
-    /// The same without a look at the time, so that it has no outputs.
+    /// Gives up a warm-up without a look at the time, so that there are no outputs.
     pub(crate) fn give_up_warm_up(&mut self, id: WarmUpId) -> Option<WarmUpError> {
         let is_it = |goal: &Goal| id.pool == self.id && goal.number == id.number;
         let place = self.warm_ups.goals.iter().position(is_it)?;

@@ -90,14 +90,14 @@ impl Failure {
         Self { kind, labels: Labels::default(), base_backoff: None }
     }
 
-    /// The same failure with the labels of its error.
+    /// Sets the labels of its error.
     #[must_use]
     pub fn with_labels(mut self, labels: Labels) -> Self {
         self.labels = labels;
         self
     }
 
-    /// The same failure with the pause that the server asks for. Zero is none (BP-3).
+    /// Sets the pause that the server asks for. Zero is none (BP-3).
     #[must_use]
     pub fn with_base_backoff(mut self, base_backoff: Option<Duration>) -> Self {
         self.base_backoff = base_backoff.filter(|base| !base.is_zero());
@@ -167,10 +167,10 @@ pub fn refuses_transaction_numbers(code: Option<i32>, message: &str) -> bool {
     code == Some(refusal) && message.starts_with(beginning)
 }
 
-/// What an application is told of a server without transactions, instead of that server's words about transaction numbers.
+/// The text for a server without transactions, instead of that server's words about transaction numbers.
 pub const NO_TRANSACTIONS: &str = "transactions need a replica set or a sharded cluster, and this server stands alone: to try them with one server, start it with --replSet and run rs.initiate()";
 
-/// What an application is told of a server without retryable writes, outside of transactions (RTY-12).
+/// The text for a server without retryable writes, outside of transactions (RTY-12).
 pub const NO_RETRYABLE_WRITES: &str = "This MongoDB deployment does not support retryable writes. Please add retryWrites=false to your connection string.";
 
 impl ErrorLabel {

@@ -1,6 +1,6 @@
 //! What to do after an operation has failed: try it again, when, and on which servers not; or give up, with which error.
 //!
-//! A [`Retry`] goes along with one operation. It is told of every failure and answers with a [`Decision`]; it neither waits
+//! A [`Retry`] goes along with one operation. It takes every failure and answers with a [`Decision`]; it neither waits
 //! nor sends. [`Retryability`] says from a command's document whether it may be repeated at all, and if not, why not.
 //!
 //! | failure | a read | a write with a transaction number | any other command |

@@ -110,7 +110,7 @@ impl Retryability {
         }
     }
 
-    /// The same command for a caller that wants it to run once: as for the helpers that run any command (RTY-2).
+    /// How the command is retried for a caller that wants it to run once: as for the helpers that run any command (RTY-2).
     #[must_use]
     pub fn once(self) -> Self {
         let option = match self {
@@ -120,7 +120,7 @@ impl Retryability {
         Self::OverloadOnly { option, reason: OnceReason::Unwanted }
     }
 
-    /// The same command as part of a transaction (TXN-6).
+    /// How the command is retried as part of a transaction (TXN-6).
     #[must_use]
     pub fn in_transaction(self) -> Self {
         let option = match self {

@@ -136,7 +136,7 @@ impl AgentSide {
         self.end(Ending::StartFailed(failure));
     }
 
-    /// The agent ends, or retires this socket: the application is told. Does nothing once bytes are passed on.
+    /// The agent ends, or retires this socket: a message tells the application. Does nothing once bytes are passed on.
     pub fn leave(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Passing | Stage::Ended) {
             return;

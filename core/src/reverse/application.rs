@@ -135,7 +135,7 @@ impl ApplicationSide {
         is_parked
     }
 
-    /// The application ends, or has no use for this socket: an agent whose socket is parked is told. Does nothing once the socket is
+    /// The application ends, or has no use for this socket: a message tells an agent whose socket is parked. Does nothing once the socket is
     /// a connection.
     pub fn leave(&mut self, now: Instant) {
         if matches!(self.stage, Stage::Passing | Stage::Ended) {
@@ -157,7 +157,7 @@ impl ApplicationSide {
         }
     }
 
-    /// An agent of another version is told so, if it cannot be greeted.
+    /// Tells an agent of another version so, if it cannot be greeted.
     fn misunderstand(&mut self, error: ProtocolError) {
         if let (ProtocolError::Version { .. }, Stage::Waiting) = (&error, &self.stage) {
             self.line.say(&Message::Refuse { reason: Refusal::Version, retry_after: RETRY_AFTER_CONFUSION });

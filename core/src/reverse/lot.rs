@@ -138,7 +138,7 @@ pub enum NotParked {
     Refused,
     /// It said no HELLO: it hung up, was silent or did not speak the protocol.
     Unheard,
-    /// It was closed for a reason that speaks against nobody.
+    /// It was closed for a reason that blames nobody.
     Left,
 }
 

@@ -1,4 +1,4 @@
-//! Connections that the database's side opens: the protocol between an agent beside a mongod and an application,
+//! Connections that the database's side opens: the protocol between an agent next to a mongod and an application,
 //! both sides, without I/O.
 //!
 //! The agent dials out to the application, so that no port of the database is open. Each socket is *parked* until the application's

@@ -105,7 +105,7 @@ impl SentCommand {
         }
     }
 
-    /// The same with the number of its message.
+    /// Sets the number of the command's message.
     #[must_use]
     pub fn with_request_id(mut self, request_id: i32) -> Self {
         self.request_id = request_id;
@@ -134,7 +134,7 @@ impl SentCommand {
         document
     }
 
-    /// Why it failed, for its event. Of a refusal by the server only the code is told if the text may repeat a secret.
+    /// Why it failed, for its event. Of a refusal by the server it holds only the code if the text may repeat a secret.
     pub fn failure(&self, cause: Cause, refusal: Option<&ServerError>) -> Cause {
         match refusal {
             Some(ServerError { code: Some(code), .. }) if self.is_sensitive => {

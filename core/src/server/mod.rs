@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `mod` | the server |
 //! | `server_id`, `event` | its name, and its events |
-//! | `reaction`, `operation_error` | what an error says of the server |
+//! | `reaction`, `operation_error` | what an error says about the server |
 //! | `disbelief` | how often an outdated answer is ignored |
 //! | `command_event` | the events of commands |
 //! | `command_defaults` | the concerns and the read preference of a client's options |
@@ -67,7 +67,7 @@ pub(crate) struct IdentityOfServer {
 pub(crate) enum Membership {
     /// It belongs to the topology, and has not needed its pool yet. The pool is not told of.
     Unused,
-    /// It belongs to the topology, and its pool is told of.
+    /// It belongs to the topology, and its pool has an event.
     Used,
     /// It has left, or the client was closed. It is kept until its last connection came back.
     Left,

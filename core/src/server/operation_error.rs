@@ -1,4 +1,4 @@
-//! What an operation's error says of its server, and the state changes that servers announce in errors (SDAM-11 to
+//! What an operation's error says about its server, and the state changes that servers announce in errors (SDAM-11 to
 //! SDAM-13).
 
 use serde::{Deserialize, Serialize};

@@ -30,7 +30,7 @@ impl ServerId {
         self.slot
     }
 
-    /// The same for the server's pool.
+    /// The server's number and slot, as its pool keeps them.
     pub(crate) fn pool_owner(self) -> PoolOwner {
         PoolOwner { number: self.number, slot: self.slot }
     }

@@ -1,7 +1,7 @@
 //! A limit of the connections that all pools of a client have together: pending, available and in use; the
-//! monitors' connections are beside it.
+//! monitors' connections come on top.
 //!
-//! No pool creates a connection of its own accord while there is such a limit: it spends a permit, and has none but those
+//! No pool creates a connection by itself while there is such a limit: it spends a permit, and has none but those
 //! that it is lent for one call. After the call, what is free goes to the waiter that has waited longest, whichever server
 //! it waits for. If nothing is free, the coldest available connection of another server is closed for it. If there is none,
 //! it waits for the first connection that comes back anywhere:

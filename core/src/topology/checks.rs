@@ -1,4 +1,4 @@
-//! What checks and hellos say of a server, and the consequences for all servers, their pools, and the check-outs that wait.
+//! What checks and hellos say about a server, and the consequences for all servers, their pools, and the check-outs that wait.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -225,7 +225,7 @@ impl<C> Topology<C> {
         }
     }
 
-    /// The same for all servers (SEL-15).
+    /// Asks for the next check of every server soon (SEL-15), while check-outs wait for a server.
     pub(super) fn hurry_monitors(&mut self) {
         for slot in 0..self.servers.slots() {
             if let Some(server) = self.servers.id_at(slot)

@@ -66,7 +66,7 @@ impl<C> Topology<C> {
         self.hand_in(connection, socket, |pool, socket| pool.handle_established(now, connection, socket))
     }
 
-    /// Establishing a connection failed. Clears the pool if the error speaks against the server (SDAM-4 to SDAM-8), or
+    /// Establishing a connection failed. Clears the pool if the error blames the server (SDAM-4 to SDAM-8), or
     /// the service's part of it (LB-9, LB-10).
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl<C> Topology<C> {
         self.hand_in(connection, socket, |pool, socket| pool.handle_refreshed(now, connection, socket))
     }
 
-    /// The server has not answered on a connection that was idle for long. That says of the server what the error of an
+    /// The server has not answered on a connection that was idle for long. That says about the server what the error of an
     /// operation would: a network error clears the pool, a timeout costs the connection alone.
     ///
     /// # Errors
@@ -152,7 +152,7 @@ impl<C> Topology<C> {
     }
 
     /// An operation on a connection in use failed, or its reply announced a change of the server. Clears the pool if the
-    /// error speaks against the server (SDAM-4 to SDAM-16), or the service's part of it (LB-11). Check the connection in
+    /// error blames the server (SDAM-4 to SDAM-16), or the service's part of it (LB-11). Check the connection in
     /// afterwards: PoolCleared precedes CheckedIn (CMAP-49).
     ///
     /// # Errors
@@ -248,7 +248,7 @@ impl<C> Topology<C> {
         }
     }
 
-    /// Whether the connections of a pool are one user's of several: of an identity, or of the credential of the options beside
+    /// Whether the connections of a pool are one user's of several: of an identity, or of the credential of the options next to
     /// identities.
     fn acts_for_several_users(&self, pool: &Server<C>) -> bool {
         pool.of_identity.is_some() || self.has_identities()

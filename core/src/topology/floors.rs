@@ -13,7 +13,7 @@ use super::{Topology, TopologyType};
 use crate::monitor::ServerType;
 use crate::server::ServerId;
 
-/// How many connections the pools keep up beside minPoolSize. Never more than maxPoolSize.
+/// How many connections the pools keep up besides minPoolSize. Never more than maxPoolSize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FloorPolicy {

@@ -1,6 +1,6 @@
 //! Identities: several users share the limits of one client.
 //!
-//! A connection has one credential, so each identity has a pool of its own at each server that it uses, beside the
+//! A connection has one credential, so each identity has a pool of its own at each server that it uses, next to the
 //! server's pool, which belongs to the credential of the options. All pools of a server together keep to maxPoolSize and
 //! maxConnecting: like those of a budget they create nothing of their own accord, and what is free goes to the
 //! waiter that has waited longest, whichever identity it is of. Where nothing is free, the coldest available connection
@@ -64,7 +64,7 @@ struct SharedLimits {
 }
 
 impl SharedLimits {
-    /// Connections that the pools may have beside those that they have, when so many are `closed`.
+    /// Connections that the pools may have besides those that they have, when so many are `closed`.
     fn left(self, closed: u32) -> u32 {
         let Used { total, pending, .. } = self.used;
         let room = self.max_pool_size.saturating_add(closed).saturating_sub(total);
@@ -162,7 +162,7 @@ impl<C> Topology<C> {
         request.identity.filter(|identity| !self.identities.known.contains(identity))
     }
 
-    /// Whether there are identities beside the credential of the options.
+    /// Whether there are identities besides the credential of the options.
     pub(super) fn has_identities(&self) -> bool {
         !self.identities.known.is_empty()
     }
@@ -180,7 +180,7 @@ impl<C> Topology<C> {
         }
     }
 
-    /// The same, if there is one already.
+    /// The pool of an identity at a server, if there is one; that of the server itself for the credential of the options.
     pub(super) fn known_pool(&self, server: ServerId, identity: Option<IdentityId>) -> Option<ServerId> {
         let Some(identity) = identity else { return Some(server) };
         let known = self.identities.pools.get(&identity)?.iter().find(|(of, _)| *of == server);
@@ -269,7 +269,7 @@ impl<C> Topology<C> {
         });
     }
 
-    /// Connections that the pools of a server may have beside those that they have, when so many are `closed`.
+    /// Connections that the pools of a server may have besides those that they have, when so many are `closed`.
     pub(super) fn free_of_server(&self, pool: ServerId, closed: u32) -> u32 {
         self.shared_limits(pool).map_or(u32::MAX, |limits| limits.left(closed))
     }

@@ -4,7 +4,7 @@
 //! description of all of them, and the check-outs that wait for a server. So "the server is unknown, its pool is cleared,
 //! another one is selected" is one step: no caller sees one effect without the other (SDAM-3).
 //!
-//! A topology is data, like its pools. The monitors stand beside it: the driver hands over their
+//! A topology is data, like its pools. The monitors stand next to it: the driver hands over their
 //! [findings](Topology::handle_check) and their [events](Topology::handle_heartbeat), and begins, calls and ends them as
 //! [`Output::Monitor`] says.
 //!
@@ -16,8 +16,8 @@
 //! |---|---|
 //! | `mod` | the topology, and the driving rule |
 //! | `callers` | check-outs, check-ins, the beginning and the end |
-//! | `connections` | what happens at connections, and what it says of their server |
-//! | `checks` | what checks and hellos say of a server, and what follows for all of them |
+//! | `connections` | what happens at connections, and what it says about their server |
+//! | `checks` | what checks and hellos say about a server, and what follows for all of them |
 //! | `description`, `update`, `transition` | what is known of the servers, and what a new description of one makes of it |
 //! | `resize`, `roles` | new limits for all pools, or after a change of a server's role |
 //! | `floors` | floors that follow another server's pool |

@@ -2,7 +2,7 @@
 //!
 //! A check-out that began in a pool and waits there is remembered with what it wants and how much time it has. If its pool
 //! is cleared, its connection cannot be established, or its server is not what it wants any more, it selects a server
-//! anew. Its pool reports the failure as the specification has it; its caller waits on. Errors that time does not mend
+//! anew. Its pool reports the failure as the specification has it; its caller waits on. Errors that do not pass
 //! end it: a wrong password, a certificate, an option. The pool's backoff holds for it as for any other check-out.
 
 use alloc::sync::Arc;
@@ -50,7 +50,7 @@ impl Origins {
         }
     }
 
-    /// The same of a check-out that any server suits that takes writes: the frequent case, which makes nothing that is there already.
+    /// Notes a check-out that any server suits that takes writes: the frequent case, which makes nothing that is there already.
     #[inline(always)]
     pub(super) fn note_any_writable(
         &mut self,
@@ -172,7 +172,7 @@ impl<C> Topology<C> {
     }
 }
 
-/// Whether time may mend what kept a connection from being established.
+/// Whether what kept a connection from being established may pass.
 fn may_pass(error: &EstablishError) -> bool {
     match error.fault {
         Fault::Network | Fault::Timeout => true,

@@ -20,7 +20,7 @@ impl<C> Topology<C> {
     /// there, and of those that join later. Limits of roles count more.
     ///
     /// # Errors
-    /// A limit has a value that it cannot have beside the others. Then nothing has changed.
+    /// A limit has a value that it cannot have together with the others. Then nothing has changed.
     pub fn resize(&mut self, now: Instant, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
         let limits = limits.into();
         self.advance(now);

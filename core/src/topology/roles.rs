@@ -26,25 +26,25 @@ pub struct SizesByRole {
 }
 
 impl SizesByRole {
-    /// The same with these limits of the primary.
+    /// Sets the limits of the primary.
     #[must_use]
     pub fn primary(self, sizes: PoolSizes) -> Self {
         Self { primary: sizes, ..self }
     }
 
-    /// The same with these limits of secondaries.
+    /// Sets the limits of secondaries.
     #[must_use]
     pub fn secondary(self, sizes: PoolSizes) -> Self {
         Self { secondary: sizes, ..self }
     }
 
-    /// The same with these limits of routers.
+    /// Sets the limits of routers.
     #[must_use]
     pub fn mongos(self, sizes: PoolSizes) -> Self {
         Self { mongos: sizes, ..self }
     }
 
-    /// The same with these limits of all others.
+    /// Sets the limits of all other servers.
     #[must_use]
     pub fn other(self, sizes: PoolSizes) -> Self {
         Self { other: sizes, ..self }

@@ -1,7 +1,7 @@
 //! What happens while servers are selected, for the log (SEL-41, SEL-42).
 //!
 //! A check-out leads to two or more of these events, so they are made only as far as somebody asks for them. A check-out that goes back
-//! to wait for a server begins a new selection; that it waits is told once.
+//! to wait for a server begins a new selection; that it waits is one event.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -125,7 +125,7 @@ impl<C> Topology<C> {
         self.emit_selection(SelectionDetail::Waiting, &criteria, || SelectionEventKind::Waiting { remaining });
     }
 
-    /// The same for all check-outs that wait.
+    /// Emits the event once for each check-out that waits for a server.
     pub(super) fn tell_all_waiting(&mut self) {
         if self.selection_detail != SelectionDetail::None {
             self.selections.untold().into_iter().for_each(|selection| self.tell_waiting(selection));

@@ -86,7 +86,7 @@ impl<C> Servers<C> {
         }
     }
 
-    /// The same, to read.
+    /// The server that is kept in `slot`, to read.
     #[inline]
     pub(super) fn peek(&self, slot: u32) -> Option<&Server<C>> {
         match self.slots.get(slot as usize) {

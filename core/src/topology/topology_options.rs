@@ -1,4 +1,4 @@
-//! The options of a topology, beside those of its pools and its monitors.
+//! The options of a topology, besides those of its pools and its monitors.
 
 use alloc::string::String;
 use alloc::vec::Vec;

@@ -16,7 +16,7 @@ use crate::address::ServerAddress;
 use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 
-/// The most servers of a topology beside its seeds: hellos are not authenticated, and each server costs a monitor and two
+/// The most servers of a topology besides its seeds: hellos are not authenticated, and each server costs a monitor and two
 /// sockets. MongoDB allows 50 members.
 const MOST_DISCOVERED: usize = 100;
 

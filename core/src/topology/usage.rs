@@ -31,13 +31,13 @@ pub(super) struct Usage {
     of_client: u32,
     /// The check-outs that wait in all pools.
     waiting: u32,
-    /// The pools that were called since all pools were told what is left.
+    /// The pools that were called since all pools learned what is left.
     called: Vec<ServerId>,
-    /// What they were told of the client.
+    /// What they know of the client.
     told: Option<Outlook>,
 }
 
-/// What pools are told after a call.
+/// What pools learn after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outlook {
     /// When there may be another connection.
@@ -56,7 +56,7 @@ struct OfPool {
 #[derive(Clone, Copy, Default)]
 struct OfServer {
     used: Used,
-    /// What its pools were told.
+    /// What its pools know.
     told: Option<Outlook>,
 }
 
@@ -67,7 +67,7 @@ impl From<Counts> for Used {
 }
 
 impl Used {
-    /// The same where a part has become another.
+    /// The sum after its part `before` has become `now`.
     fn with(self, before: Self, now: Self) -> Self {
         let number = |all: u32, before: u32, now: u32| all.saturating_sub(before).saturating_add(now);
         Self {
@@ -156,17 +156,17 @@ impl Usage {
         (0..).zip(of_pools).filter(|(_, pool)| pool.used.waiting > 0).map(|(slot, _)| slot)
     }
 
-    /// The pool that was called as the nth since all were told what is left.
+    /// The pool that was called as the nth since all learned what is left.
     pub(super) fn called(&self, nth: usize) -> Option<ServerId> {
         self.called.get(nth).copied()
     }
 
-    /// The pools are told this of the client. Whether that is news.
+    /// The pools learn this of the client. Whether that is news.
     pub(super) fn tell(&mut self, outlook: Outlook) -> bool {
         self.told.replace(outlook) != Some(outlook)
     }
 
-    /// The pools of a server are told this of it and of the client. Whether that is news.
+    /// The pools of a server learn this of it and of the client. Whether that is news.
     pub(super) fn tell_of_server(&mut self, server: ServerId, outlook: Outlook) -> bool {
         let of_server = self.of_servers.get_mut(server.slot() as usize);
         of_server.is_some_and(|of_server| of_server.told.replace(outlook) != Some(outlook))

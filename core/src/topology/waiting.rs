@@ -43,7 +43,7 @@ pub(super) struct Waiter {
     pub(super) arrived_at: Instant,
     /// The end of its time in all.
     pub(super) limit: Instant,
-    /// Whether it was told that it waits.
+    /// Whether an event said that it waits.
     pub(super) is_told: bool,
 }
 

@@ -18,7 +18,7 @@ impl Digest {
         self.0
     }
 
-    /// Its part that stands beside every call.
+    /// Its part that stands next to every call.
     #[inline]
     pub(super) fn part(self) -> u8 {
         self.0.to_be_bytes()[0]

@@ -40,7 +40,7 @@ pub(super) enum Tag {
     End,
 }
 
-/// The bytes of a section beside its payload: tag and length before it, checksum after it.
+/// The bytes of a section besides its payload: tag and length before it, checksum after it.
 pub(super) const HEAD: usize = 5;
 /// See [`HEAD`].
 pub(super) const TAIL: usize = 4;

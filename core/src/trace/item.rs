@@ -75,7 +75,7 @@ pub enum Item {
         /// When the machine wanted to be called.
         timeout: Option<Instant>,
     },
-    /// Outputs that were polled here, beside those that calls tell of. At the end of a trace one more than there were, if none was
+    /// Outputs that were polled here, besides those that calls tell of. At the end of a trace one more than there were, if none was
     /// left: a replay that polls as often has to find nothing more, either.
     Polled(u32),
 }

@@ -5,7 +5,7 @@
 //! it keeps can always be repeated from its beginning. [`Contents::encode`] makes a file of it, [`Trace::read`] reads it, and
 //! [`Replay`] makes the same calls again and compares what they led to.
 //!
-//! Outputs are not recorded: they follow. A digest of them stands beside every call, one of 64 bits every 64 calls, so
+//! Outputs are not recorded: they follow. A digest of them stands next to every call, one of 64 bits every 64 calls, so
 //! that a version with other outputs is found out and the call is named at which it differs.
 //!
 //! A trace has no bytes from the network, no credentials and no commands. It has the names of hosts and the texts of errors.

@@ -234,7 +234,7 @@ impl Recorder {
         self.closed.iter().map(|kept| kept.bytes()).sum::<usize>() + self.current.bytes()
     }
 
-    /// What stands beside a call before which no outputs were polled.
+    /// What stands next to a call before which no outputs were polled.
     #[inline]
     fn bare_margin(&self, now: Instant) -> Margin {
         Margin { polled: 0, ..self.margin(now) }

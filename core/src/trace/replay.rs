@@ -45,7 +45,7 @@ pub struct Step<'a> {
     pub notes: Vec<&'a Note>,
 }
 
-/// The same calls led to something else than when they were recorded.
+/// The repeated calls led to something else than when they were recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub struct Divergence {

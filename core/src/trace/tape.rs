@@ -276,7 +276,7 @@ impl Contents {
         }
     }
 
-    /// The same with the texts of [holders](Note::Holder).
+    /// Adds the texts of [holders](Note::Holder).
     #[must_use]
     pub fn with_texts(mut self, texts: impl IntoIterator<Item = (u32, String)>) -> Self {
         self.texts.extend(texts);

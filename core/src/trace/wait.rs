@@ -177,7 +177,7 @@ impl<H: Clone> Wait<H> {
 }
 
 impl Wait<u32> {
-    /// The same, which goes on until `now` if it has not ended.
+    /// Lets a wait that has not ended go on until `now`.
     pub(super) fn lasting_until(mut self, now: Instant) -> Self {
         if self.end == WaitEnd::Open && now > self.ended {
             let by = now.saturating_since(self.ended);
@@ -190,7 +190,7 @@ impl Wait<u32> {
         self
     }
 
-    /// The same with the texts of callers.
+    /// Replaces the numbers of callers by their texts.
     pub(super) fn named(self, text: &impl Fn(u32) -> Option<String>) -> Wait {
         let Self { call, check_out, holder, began, end, ended, intervals, occurrences } = self;
         let named = |it: Interval<u32>| Interval { from: it.from, to: it.to, limit: it.limit.named(text) };
@@ -254,7 +254,7 @@ impl<H: Clone> Limit<H> {
         }
     }
 
-    /// The same when more time has passed.
+    /// The limit after more time has passed.
     pub(super) fn aged(mut self, by: Duration) -> Self {
         match &mut self {
             Self::MaxPoolSize { uses, .. } => uses::age(uses, by),
@@ -283,7 +283,7 @@ impl<H: Clone> Limit<H> {
         self
     }
 
-    /// The same with its longest uses alone.
+    /// Keeps its longest uses alone.
     pub(super) fn shortened(mut self) -> Self {
         if let Self::MaxPoolSize { uses, .. } = &mut self {
             uses::shorten(uses);
@@ -296,7 +296,7 @@ impl<H: Clone> Limit<H> {
         if let Self::Establishment(longest) = self { Self::MaxConnecting { establishing: 1, longest } } else { self }
     }
 
-    /// The same with the uses of an interval before, of the same limit.
+    /// Adds the uses of an earlier interval of this limit.
     pub(super) fn after(mut self, before: &Self) -> Self {
         if let (Self::MaxPoolSize { uses, ended, .. }, Self::MaxPoolSize { uses: then, ended: more, .. }) =
             (&mut self, before)

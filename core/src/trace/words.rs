@@ -23,7 +23,7 @@ const RARE: u64 = 5;
 /// Most words of a frequent call.
 pub(super) const FREQUENT: usize = 5;
 
-/// What stands beside a call.
+/// What stands next to a call.
 #[derive(Clone, Copy)]
 pub(super) struct Margin {
     pub(super) polled: u32,

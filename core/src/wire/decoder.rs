@@ -56,7 +56,7 @@ impl Decoder {
         Self::default()
     }
 
-    /// The same for messages that are replies: one with document sequences is refused before they are looked at.
+    /// A decoder for replies: one with document sequences is refused before they are looked at.
     pub fn of_replies() -> Self {
         Self { sequences: Sequences::Refused, ..Self::default() }
     }
@@ -66,7 +66,7 @@ impl Decoder {
         self.decode_borrowing(frame, limits, &mut Spares::none())
     }
 
-    /// The same, with what `lender` lends for a compressed message: a decompressor, and a buffer if the message is too large
+    /// Decodes one whole message with what `lender` lends for a compressed one: a decompressor, and a buffer if it is too large
     /// for the decoder's own. [`give_back`](Self::give_back) returns both.
     pub fn decode_borrowing<'a>(
         &'a mut self,

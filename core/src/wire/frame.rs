@@ -46,8 +46,8 @@ impl FrameReader {
         self.read_borrowing(input, limits, &mut Spares::none())
     }
 
-    /// The same, with a buffer that `lender` lends, if the message is too large for the reader's own.
-    /// [`give_back`](Self::give_back) returns it.
+    /// Takes the next message's bytes off the front of `input`, and returns the message if it is whole. One that is too large for
+    /// the reader's own buffer is read into one that `lender` lends; [`give_back`](Self::give_back) returns that.
     pub fn read_borrowing<'b, 'i: 'b>(
         &'b mut self,
         input: &mut &'i [u8],

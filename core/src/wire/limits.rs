@@ -2,7 +2,7 @@
 //!
 //! A server's hello names its limits. Each connection keeps the limits of its own hello, because two connections may
 //! have reached two versions of a server (HS-16). Incoming messages are held to the default limits, whatever the server
-//! says of itself, and to those of a greeting until the connection is established: a server must not be able to make
+//! says about itself, and to those of a greeting until the connection is established: a server must not be able to make
 //! its client allocate more.
 
 use bson::RawDocument;

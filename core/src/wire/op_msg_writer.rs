@@ -55,7 +55,7 @@ impl<'b> MessageWriter<'b> {
         Self::begin_with(out, ids, flags, body, [fields, &[]], limits)
     }
 
-    /// The same with fields from two places.
+    /// Appends header, flags and the one body, with fields from two places behind the body's own (MSG-10).
     pub(crate) fn begin_with(
         out: &'b mut Vec<u8>,
         ids: MessageIds,

@@ -520,7 +520,7 @@ async fn observed<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> 
     super::builder::<H>(options(server, query)).observe_commands(true).build().await.unwrap()
 }
 
-/// The same, with a clock that can be stepped.
+/// A client that tells of its commands, with a clock that can be stepped.
 async fn observed_lab<H: Harness>(server: &LocalServer) -> (Client<Lab<H::Runtime>>, Lab<H::Runtime>) {
     let lab = Lab::new();
     let client = Client::builder(options(server, "loadBalanced=true")).runtime(lab.clone()).observe_commands(true);

@@ -17,7 +17,7 @@ use super::rogue::Rogue;
 use super::{Harness, assert_nothing_lost, bounded, establish_error, run, until};
 
 /// A server that knows the password when it is honest; otherwise it asks for keys with a new salt each time, and for as
-/// many iterations as it is told to.
+/// many iterations as a test asks for.
 struct Server {
     rogue: Rogue,
     mood: Arc<Mood>,

@@ -29,12 +29,12 @@ pub fn a_server_that_lies_costs_errors_and_nothing_else<H: Harness>() {
     run::<H>(survive::<H>(Whim::Seeded(Random::new(1)), true));
 }
 
-/// The same in virtual time, under a seed of its own.
+/// Survives a server that lies, in virtual time, by the lies of a seed.
 pub fn run_seed(seed: u64) {
     simulate(seed, seed.is_multiple_of(2), || Whim::Seeded(Random::new(seed)));
 }
 
-/// The same in virtual time, with the lies of `whim`.
+/// Survives a server that lies, in virtual time, by the lies of `whim`.
 pub fn simulate(seed: u64, login: bool, whim: impl Fn() -> Whim) {
     Virtual::simulate(seed, || run::<Virtual>(survive::<Virtual>(whim(), login)));
 }

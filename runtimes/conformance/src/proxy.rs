@@ -15,7 +15,7 @@ pub(super) enum Passage {
     /// This many bytes of a connection, in both directions together; then it ends.
     Cut(usize),
     /// One by one: to the server as they come; to the client when it waits for the next, which this function knows.
-    /// Before each byte it is told how many bytes the client has.
+    /// Before each byte it learns how many bytes the client has.
     ByteWise(Arc<dyn Fn(usize) -> Work + Send + Sync>),
 }
 

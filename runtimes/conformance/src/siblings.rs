@@ -20,13 +20,13 @@ use futures_io::{AsyncRead as _, AsyncWrite as _};
 use super::scripted_server::{ScriptedServer, streaming_hello};
 use super::{Harness, run_alone};
 
-/// The number of rounds without pings, and of rounds beside them, which take turns: a temporary disturbance of the
+/// The number of rounds without pings, and of rounds next to them, which take turns: a temporary disturbance of the
 /// machine affects both.
 const ROUNDS: usize = 9;
 
 const ROUND_TRIPS: usize = 500;
 
-/// The factor by which a sibling may wait longer beside pings.
+/// The factor by which a sibling may wait longer next to pings.
 const MOST: f64 = 3.0;
 
 /// Another task of the executor, which pings a server that answers at once.
@@ -65,7 +65,7 @@ pub fn a_sibling_waits_little_longer_for_its_socket_beside_pings<H: Harness>() {
     });
 }
 
-/// The round trip without pings and beside them, and the number of pings meanwhile.
+/// The round trip without pings and next to them, and the number of pings meanwhile.
 async fn measure<R: Runtime>(runtime: R, pool: Pool<R>) -> ([Duration; 2], u64) {
     let mut socket = runtime.connect(Target::Tcp(echo())).await.unwrap();
     let (mut without, mut beside, mut count) = (Vec::new(), Vec::new(), 0);

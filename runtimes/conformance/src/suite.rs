@@ -1,7 +1,7 @@
 //! The cases of the suite, by name: what [`conformance!`](crate::conformance!) makes tests of.
 
 /// Instantiates the suite for a [`Harness`](crate::Harness). With `alone` before it, those cases that measure how tasks
-/// are served beside others: in a program of their own, because all clients of a process may share one executor. With
+/// are served next to others: in a program of their own, because all clients of a process may share one executor. With
 /// `virtual`, those for a runtime in virtual time are run: a case that needs more than that says so, and is ignored.
 /// With `behind`, the harness puts agents before servers: a case that is about what is different then says so, and is left out.
 /// With `ignored`, and a reason, each case is ignored for that reason, unless it is asked for (`--ignored`).

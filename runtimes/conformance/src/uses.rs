@@ -1,4 +1,4 @@
-//! Uses of connections that take long, and how long uses and waits take: what an operator is told without asking.
+//! Uses of connections that take long, and how long uses and waits take: what an operator learns without asking.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::{Harness, LocalServer, Setup, options, poll_once, run, until};
 
 const LIMIT: Duration = Duration::from_millis(50);
 
-/// What the client was told of slow uses.
+/// The client's events of slow uses.
 type Told = Arc<Mutex<Vec<Arc<SlowUse>>>>;
 
 pub fn each_slow_use_is_told_once_with_the_one_who_holds_it<H: Harness>() {

@@ -46,7 +46,7 @@ pub(crate) enum DialError {
 }
 
 impl DialError {
-    /// What an application is told that wanted a connection.
+    /// The answer to an application that wanted a connection.
     pub(crate) fn start_phase(&self) -> StartPhase {
         match self {
             Self::Host { problem: HostError::Resolve { .. }, .. } => StartPhase::Resolve,

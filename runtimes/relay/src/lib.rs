@@ -1,4 +1,4 @@
-//! The database's side of [reverse connections](cmap_core::reverse): a relay beside a mongod dials out to applications and parks
+//! The database's side of [reverse connections](cmap_core::reverse): a relay next to a mongod dials out to applications and parks
 //! sockets there, so that no port of the database is open to them.
 //!
 //! The program `cmap-relay` reads a [file](mod@file) that says what to do, and runs on tokio. The library is the same relay on any

@@ -44,11 +44,11 @@ pub(crate) struct Link<R> {
 struct State {
     stock: Stock,
     sockets: BTreeMap<SocketId, Arc<Orders>>,
-    /// What was told last, so that nothing is told again and again.
+    /// What was reported last, so that nothing is reported twice.
     told: Told,
 }
 
-/// What the tasks of one socket are told.
+/// What the tasks of one socket have to know.
 #[derive(Default)]
 struct Orders {
     /// To go away, unless it is in use.

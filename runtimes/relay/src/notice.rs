@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use atomic_waker::AtomicWaker;
 
-/// What one task is told by any other.
+/// A notice for one task by any other.
 #[derive(Debug, Default)]
 pub(crate) struct Notice {
     is_set: AtomicBool,
@@ -20,13 +20,13 @@ impl Notice {
         self.waiting.wake();
     }
 
-    /// Whether it was told, since it last heard so.
+    /// Whether there was a notice since it last looked.
     pub(crate) fn poll_take(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.waiting.register(cx.waker());
         if self.is_set.swap(false, Ordering::AcqRel) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Waits until it is told.
+    /// Waits for a notice.
     pub(crate) async fn take(&self) {
         poll_fn(|cx| self.poll_take(cx)).await;
     }

@@ -1,10 +1,10 @@
-//! What can happen again and again is told now and then.
+//! Reports now and then what can happen again and again.
 
 use std::time::Duration;
 
 use cmap_core::time::Instant;
 
-/// How long nothing is told after something was.
+/// How long nothing is reported after something was.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Tells once in ten seconds, and counts the others.

@@ -1,4 +1,4 @@
-//! What a service manager is told (systemd's `Type=notify`): a datagram to the socket that the environment names.
+//! The notices for a service manager (systemd's `Type=notify`): a datagram to the socket that the environment names.
 
 #[cfg(unix)]
 use std::os::unix::net::UnixDatagram;

@@ -151,7 +151,7 @@ struct Direction {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// There is no more to read, and the writer has to be told.
+    /// There is no more to read, and the writer has to know.
     Closing,
     Ended,
 }

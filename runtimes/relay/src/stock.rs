@@ -224,7 +224,7 @@ impl Stock {
         has < wants && self.total() >= self.max_sockets
     }
 
-    /// Whether it was told to leave, and no socket is left.
+    /// Whether it has to leave, and no socket is left.
     pub(crate) fn has_ended(&self) -> bool {
         self.is_over && self.total() == 0
     }

@@ -33,7 +33,7 @@
 //! # Ok::<_, Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The same seed gives the same events at the same virtual times, in every process. Under TLS that holds for outcomes
+//! One seed gives equal events at equal virtual times, in every process. Under TLS that holds for outcomes
 //! only: the keys of a handshake cannot be seeded.
 //!
 //! | file or room | content |

@@ -42,7 +42,7 @@ impl SimRuntime {
         Self { world, host: HOME }
     }
 
-    /// The same simulation, for tasks that run on `host`.
+    /// The simulation for tasks that run on `host`.
     pub(crate) fn at(&self, host: IpAddr) -> Self {
         Self { world: Arc::clone(&self.world), host }
     }

@@ -122,7 +122,7 @@ impl Sim {
         self.runtime.world().executor.run(main)
     }
 
-    /// Runs `task` beside the application.
+    /// Runs `task` next to the application.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(task);
     }

@@ -1,6 +1,6 @@
 //! The seed list of a `mongodb+srv` connection string: servers and options that stand in DNS.
 //!
-//! The connection string names one host. Its SRV records name the servers, and a TXT record beside them may set a few options.
+//! The connection string names one host. Its SRV records name the servers, and a TXT record next to them may set a few options.
 //! Nothing here does I/O: a driver looks up the names of a [`SeedListRequest`], and hands the answers in.
 //!
 //! 1. [`SeedList::of`] the parsed options, and [`SeedList::request`] says what to look up;

@@ -21,8 +21,8 @@ pub enum ServerSelector {
     ReadPreference(Arc<ReadPreference>),
     /// One of these, if it has data, or leads to servers that have.
     AnyOf(Arc<[ServerAddress]>),
-    /// This one, on which the operation began: for cursors and transactions (PIN-1, PIN-4). Nothing is selected, and nobody is
-    /// told of a selection. If the server has left, the check-out fails at once; if it is unknown, the check-out waits.
+    /// This one, on which the operation began: for cursors and transactions (PIN-1, PIN-4). Nothing is selected, so that
+    /// there are no events of a selection. If the server has left, the check-out fails at once; if it is unknown, the check-out waits.
     Pinned(Arc<ServerAddress>),
     /// One of these that also suits `selector`: what a custom choice among the suitable servers has left (SEL-11). It is made
     /// outside, anew for each description of the topology, and told by

@@ -21,7 +21,7 @@ pub(super) struct Waits {
 /// The oldest waits, of which the shortest is dropped when memory is short: so the longest ones stay.
 const OLDEST: usize = 64;
 
-/// The bytes that a wait takes beside its own: its place here, and the counters of the shared bytes.
+/// The bytes that a wait takes besides its own: its place here, and the counters of the shared bytes.
 const BESIDE: usize = size_of::<(Duration, Arc<[u8]>)>() + 2 * size_of::<usize>();
 
 impl Waits {

@@ -31,7 +31,7 @@ pub(super) struct Sparse {
     served: u64,
     returned: u64,
     others: u64,
-    /// What was counted in this period beside the frequent calls, and how many of those had been made before it.
+    /// What was counted in this period besides the frequent calls, and how many of those had been made before it.
     period: Period,
     before: (u64, u64),
     /// The last call that is neither a check-out nor a check-in: its number, its time, and what was called.
@@ -140,7 +140,7 @@ impl Sparse {
         now >= self.period_ends
     }
 
-    /// The same of a connection that came back and is available.
+    /// Counts a connection that came back and is available. Returns whether it has to look before the next call.
     #[inline(always)]
     pub(super) fn count_returned(&mut self, now: Instant) -> bool {
         self.returned += 1;
@@ -400,7 +400,7 @@ impl Sparse {
 }
 
 impl Kept {
-    /// The same as a file holds it.
+    /// What was kept, as a file holds it.
     pub(super) fn history(&self) -> History {
         let ended = self.waits.iter().filter_map(|bytes| postcard::from_bytes(bytes).ok());
         let waits = ended.chain(self.history.waits.iter().cloned()).collect();

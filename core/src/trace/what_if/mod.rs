@@ -109,7 +109,7 @@ pub struct Totals {
 pub struct Estimate {
     /// All check-outs as they were, in the order of their beginnings.
     pub recorded: Vec<Outcome>,
-    /// The same check-outs as they would have been.
+    /// All check-outs as they would have been with the other options, in the order of `recorded`.
     pub estimated: Vec<Outcome>,
 }
 

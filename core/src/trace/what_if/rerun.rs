@@ -1,5 +1,5 @@
 //! Plays a script against changed options, and closes the loop: what the machine asks for is answered as the recording
-//! answered the like of it.
+//! answered such calls.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

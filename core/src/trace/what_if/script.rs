@@ -1,4 +1,4 @@
-//! What a recording says beside the options: who asked when, how long connections were held and took to establish, and what
+//! What a recording says besides the options: who asked when, how long connections were held and took to establish, and what
 //! happened around.
 
 use alloc::boxed::Box;

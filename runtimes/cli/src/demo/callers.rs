@@ -29,7 +29,7 @@ pub(super) struct Caller<R: Runtime> {
     pub(super) client: Client<R>,
     pub(super) runtime: R,
     pub(super) ledger: Arc<Ledger>,
-    /// Is told of the task's end.
+    /// Counts the task's end when it is dropped.
     pub(super) over: Sender<()>,
 }
 

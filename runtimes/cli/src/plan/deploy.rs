@@ -20,7 +20,7 @@ pub(crate) enum Deploy {
 }
 
 impl Deploy {
-    /// The processes that run beside the usual number at most.
+    /// The processes that run besides the usual number at most.
     pub(crate) fn additional(self, processes: u32) -> u32 {
         match self {
             // Rounded up, as Kubernetes does.

@@ -1,6 +1,6 @@
 //! The connections that the clients of one application have at each server.
 //!
-//! A client has a pool for each server, and connections of its monitor beside the pool. Which server is the busiest changes:
+//! A client has a pool for each server, and connections of its monitor next to the pool. Which server is the busiest changes:
 //! after a failover another member gets the writes, and the pool of the old primary keeps its idle connections. So at most
 //! every pool is full at every server.
 
@@ -46,7 +46,7 @@ pub(crate) struct Load {
     pub(crate) at_least: u64,
     /// When every pool is full; `None` if the pools have no limit.
     pub(crate) at_most: Option<u64>,
-    /// The same while a new version replaces the old one.
+    /// When every pool is full while a new version replaces the old one; `None` if the pools have no limit.
     pub(crate) while_deploying: Option<u64>,
     /// `at_most` without the connections of monitors.
     pub(crate) pools_at_most: Option<u64>,
@@ -60,7 +60,7 @@ pub(crate) struct ProcessLoad {
     pub(crate) at_least: u64,
     /// When every pool is full; `None` if the pools have no limit.
     pub(crate) at_most: Option<u64>,
-    /// The same without the connections of monitors.
+    /// When every pool is full, without the connections of monitors; `None` if the pools have no limit.
     pub(crate) pools_at_most: Option<u64>,
 }
 
@@ -122,7 +122,7 @@ impl Deployment {
         u64::from(self.processes) * u64::from(self.clients_per_process)
     }
 
-    /// The same while a new version replaces the old one.
+    /// All clients of the application while a new version replaces the old one.
     pub(crate) fn clients_while_deploying(&self) -> u64 {
         let processes = u64::from(self.processes) + u64::from(self.deploy.additional(self.processes));
         processes * u64::from(self.clients_per_process)

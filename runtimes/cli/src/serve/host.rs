@@ -1,4 +1,4 @@
-//! Embedded servers inside this process: each on a port of its own, all on one thread beside their clients.
+//! Embedded servers inside this process: each on a port of its own, all on one thread next to their clients.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! The machine, shared by all connections, and the way of its outputs to the tasks that send them.
 //!
 //! Every call drains the machine before the lock is released. What is for other clients than the caller's lies in their
-//! routes until their tasks, which are told, take it. What is for the listeners goes to the task that has them.
+//! routes until their tasks, which it wakes, take it. What is for the listeners goes to the task that has them.
 
 use core::fmt;
 use core::time::Duration;
@@ -55,7 +55,7 @@ impl Shared {
         Self { state: Mutex::new(state), origin: RuntimeInstant::now(), earlier: Notify::new() }
     }
 
-    /// A client has connected to a member; the task that serves it is told through `mail` when there is something to send.
+    /// A client has connected to a member; `mail` tells the task that serves it when there is something to send.
     pub(super) fn connect(&self, member: MemberId, peer: Peer, mail: Arc<Notify>) -> ConnectionId {
         let mut state = self.lock();
         let now = self.now();

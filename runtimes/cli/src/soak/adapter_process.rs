@@ -38,7 +38,7 @@ pub(crate) struct Ended {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// What an adapter's process is told.
+/// The arguments of an adapter's process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Input {
     adapter: Adapter,

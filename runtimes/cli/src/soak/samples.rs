@@ -16,7 +16,7 @@ pub(crate) struct Figures {
     pub(crate) descriptors: Option<u64>,
     /// Its tasks that are not over, as the soak counts them.
     pub(crate) tasks: u64,
-    /// The same, as the runtime counts them; only tokio does.
+    /// Tasks that are not over, as the runtime counts them; only tokio does.
     pub(crate) runtime_tasks: Option<u64>,
     /// The pool's connections.
     pub(crate) connections: u64,

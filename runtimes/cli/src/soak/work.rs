@@ -52,7 +52,7 @@ pub(super) struct Worker<R: Runtime> {
     /// Tells it from the others.
     pub(super) number: u32,
     pub(super) logbook: Arc<Logbook>,
-    /// Is told of the task's end.
+    /// Counts the task's end when it is dropped.
     pub(super) over: Sender<()>,
 }
 

@@ -188,7 +188,7 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
-    /// Whether handlers and subscriptions are told of every selection of a server
+    /// Whether handlers and subscriptions get events of every selection of a server
     /// ([`Event::Selection`](crate::Event::Selection)): two events for each check-out at least. Default false. The log has its
     /// records of selections without this.
     pub fn observe_selections(mut self, observe: bool) -> Self {

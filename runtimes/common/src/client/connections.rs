@@ -111,7 +111,7 @@ impl<R: Runtime> Connections<R> {
     /// ```
     ///
     /// # Errors
-    /// A limit has a value that it cannot have beside the others. Then nothing has changed.
+    /// A limit has a value that it cannot have together with the others. Then nothing has changed.
     pub fn resize(&self, limits: impl Into<PoolLimits>) -> Result<(), PoolOptionsError> {
         self.driver().resize(limits.into())
     }
@@ -183,7 +183,7 @@ impl<R: Runtime> Connections<R> {
         self.driver().outdated_connections()
     }
 
-    /// Adds an identity: a user with a credential of their own, beside that of the options (X-91). Check-outs as this user say
+    /// Adds an identity: a user with a credential of their own, besides that of the options (X-91). Check-outs as this user say
     /// so: [`CheckOut::identity`]. All identities of a client share maxPoolSize and maxConnecting at each server: where there is
     /// no room, the coldest available connection of another one is closed, and otherwise those who wait longest come first.
     /// Nothing is asked of the server here: the first connection proves the credential. That a server refuses it is the error of
@@ -271,7 +271,7 @@ impl<R: Runtime> Connections<R> {
 
     /// Warnings about the connection string that [`Client::connect`](crate::Client::connect) was given: parts that were ignored (URI-5,
     /// URI-6), parts that will not be understood forever, options that give up a protection ([`ClientOptions::advice`]), and
-    /// options that have no effect here. Each displays as a sentence that says what to write instead. They have been told
+    /// options that have no effect here. Each displays as a sentence that says what to write instead. They were reported
     /// already: to the log at level WARN, where the feature `tracing` is on and a subscriber is installed, and otherwise on
     /// standard error, each text once in a process. [`Builder::quiet`](crate::Builder::quiet) keeps them from standard error.
     ///

@@ -6,7 +6,7 @@
 //! | `pool` | the pool of one server, without a monitor |
 //! | `connections` | what both can do: check-outs, limits, users, and what can be seen |
 //! | `builder` | the settings of both, and how they are made |
-//! | `warnings` | warnings about options, and who is told them |
+//! | `warnings` | warnings about options, and who gets them |
 
 mod builder;
 mod connections;
@@ -171,7 +171,7 @@ impl<R: Runtime> Client<R> {
     ///
     /// Before that the client ends what it has begun to end by itself: cursors that were dropped, and transactions of sessions that were
     /// dropped or whose end was. That takes no longer than `patience`; if there is nothing to end, the client is closed when this
-    /// returns. Then, if a connection is available at that moment, the server is told that those of the client's sessions have
+    /// returns. Then, if a connection is available at that moment, a command tells the server that those of the client's sessions have
     /// ended that are free; that takes a second at most, whatever other callers do meanwhile.
     ///
     /// Dropping the future leaves the client closed, and connections in use untouched. It borrows nothing, so a

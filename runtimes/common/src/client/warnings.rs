@@ -1,4 +1,4 @@
-//! Warnings about a client's options on their way to somebody who can mend them, and the options that have no effect here.
+//! Warnings about a client's options on their way to somebody who can correct them, and the options that have no effect here.
 //!
 //! They go to the log where a reader of `tracing` is installed, and otherwise to standard error: each text once in a process,
 //! however many clients are made.
@@ -11,7 +11,7 @@ use cmap_core::options::{ClientOptions, Warning};
 
 use super::builder::Monitored;
 
-/// The most texts that are remembered. Later ones are told each time.
+/// The most texts that are remembered. Later ones are written each time.
 const REMEMBERED: usize = 1000;
 
 const WAITS: &str = "this client goes on looking for a server for serverSelectionTimeoutMS";

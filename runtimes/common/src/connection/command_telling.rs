@@ -14,7 +14,7 @@ use crate::driver::Driver;
 use crate::error::CommandErrorKind;
 use crate::runtime::Runtime;
 
-/// A command whose start was told. If its future is dropped half-way, it has failed.
+/// A command whose start had an event. If its future is dropped half-way, it has failed.
 pub(crate) struct CommandTelling<R: Runtime> {
     driver: Arc<Driver<R>>,
     address: Arc<ServerAddress>,
@@ -84,7 +84,7 @@ impl<R: Runtime> CommandTelling<R> {
     }
 }
 
-/// What carries a command out, in the span of the command if it is told.
+/// What carries a command out, in the span of the command if it has events.
 #[cfg(feature = "tracing")]
 pub(crate) fn in_span<R: Runtime, F: Future>(
     telling: Option<&CommandTelling<R>>,

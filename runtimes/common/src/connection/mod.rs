@@ -135,7 +135,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// Runs `command` with a limit of the caller's, which replaces that of the options: a `Duration`, or a
-    /// [`Deadline`](crate::Deadline), what is left of an operation that began before. The server is told how long it may work,
+    /// [`Deadline`](crate::Deadline), what is left of an operation that began before. The server learns how long it may work,
     /// unless the command says so itself or is a getMore (CSOT-9). With `None` there is no limit, and the command is sent as it
     /// is; with zero time is up, and nothing is sent. A write whose time is up may have been carried out.
     ///
@@ -271,7 +271,7 @@ impl<R: Runtime> Connection<R> {
         self.driver.set_purpose(self.check_out, self.handle, purpose);
     }
 
-    /// Runs a command that has all its fields, but for the time that the server is told. It belongs to `operation`, by number.
+    /// Runs a command that has all its fields, but for `maxTimeMS`. It belongs to `operation`, by number.
     pub(crate) async fn exchange_as_it_is(
         &mut self,
         command: &Command<'_>,
@@ -424,7 +424,7 @@ impl<R: Runtime> Connection<R> {
         self.end_reply()
     }
 
-    /// A reply came: what does it say of the command, and of the server?
+    /// A reply came: what does it say about the command, and of the server?
     fn end_reply(&mut self) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_ref() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
         self.stage = self.stage_after_reply(socket);

@@ -24,7 +24,7 @@ pub(super) struct Batch {
     current: Range<usize>,
 }
 
-/// What a reply says of its cursor, beside its documents.
+/// What a reply says about its cursor, besides its documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CursorReply {
     /// 0 if the server has no more.

@@ -26,7 +26,7 @@ pub(super) struct DoomedCursor<R: Runtime> {
     pub(super) namespace: DoomedNamespace,
     /// Its implicit session, which goes back when it has ended.
     pub(super) lent: Option<Lent<R>>,
-    /// How long its killCursors may take, and whether the server is told.
+    /// How long its killCursors may take, and whether the server learns it.
     pub(super) limit: (Duration, bool),
     pub(super) _chore: Chore,
 }

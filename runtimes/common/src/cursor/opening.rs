@@ -47,7 +47,7 @@ impl<R: Runtime> Operation<'_, R, NoSession> {
         Ok(Cursor::new(reader))
     }
 
-    /// The same with other options, which replace what the command says itself.
+    /// Runs the command with other options, which replace what it says itself; returns the cursor.
     ///
     /// # Errors
     /// Those of [`cursor`](Self::cursor), and the options do not go together.
@@ -83,7 +83,7 @@ impl<R: Runtime> Operation<'_, R, InSession> {
         Ok(SessionCursor::new(reader, lsid))
     }
 
-    /// The same with other options, which replace what the command says itself.
+    /// Runs the command in the session with other options, which replace what it says itself; returns the cursor.
     ///
     /// # Errors
     /// Those of [`cursor`](Self::cursor), and the options do not go together.

@@ -1,4 +1,4 @@
-//! What goes along with a cursor's getMores, and what its command says of it.
+//! What goes along with a cursor's getMores, and what its command says about it.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct CursorOptions {
     pub timeout_mode: Option<TimeoutMode>,
 }
 
-/// What a command says of the cursor that it makes.
+/// What a command says about the cursor that it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CursorKind {
     /// Whether it goes on when it has no more documents at present.

@@ -86,7 +86,7 @@ impl<R: Runtime> Reaper<R> {
     }
 }
 
-/// Ends these cursors, over the connection if there is one. `limit` begins now; with it, whether the server is told.
+/// Ends these cursors, over the connection if there is one. `limit` begins now; with it, whether the server learns it.
 pub(super) async fn kill<R: Runtime>(
     context: &Arc<Context<R>>,
     server: &Arc<ServerAddress>,

@@ -304,7 +304,7 @@ fn sent_nothing(error: &OperationError) -> bool {
 }
 
 /// Whether the server may still have the cursor, and can be told to end it. After a network error it is left to end it by
-/// itself; after a time-out it is told, since it may go on working.
+/// itself; after a time-out a command ends it, since the server may go on working.
 fn is_open_after(error: &OperationError) -> bool {
     let OperationErrorKind::Command(error) = &error.kind else { return true };
     match &error.kind {

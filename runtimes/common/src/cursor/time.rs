@@ -11,7 +11,7 @@ use crate::time::{Budget, Limit};
 /// What the limit of time of a cursor's operation is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutMode {
-    /// All of the cursor's life, from the command that makes it to the last getMore. The server is told the limit, too. For
+    /// All of the cursor's life, from the command that makes it to the last getMore. The server learns the limit, too. For
     /// cursors that are not tailable, and their default.
     CursorLifetime,
     /// The command that makes the cursor, and each iteration. The server is not told the limit, which it would take for that of
@@ -56,7 +56,7 @@ impl Wait {
         left > self.duration().saturating_add(self.round_trip).saturating_add(SLACK)
     }
 
-    /// What the server is told of it, when so much time is left; `None` is no limit.
+    /// The `maxTimeMS` to send, when so much time is left; `None` is no limit.
     pub(super) fn told(self, left: Option<Duration>) -> Option<Duration> {
         let longest = self.longest?;
         Some(left.map_or(longest, |left| left.saturating_sub(self.round_trip).min(longest)))

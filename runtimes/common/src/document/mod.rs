@@ -191,7 +191,7 @@ impl<'a> Reply<'a> {
         self.0.into_owned()
     }
 
-    /// The same, copied if the connection has lent it.
+    /// The reply without a loan: its document is copied if the connection has lent it.
     pub fn into_owned(self) -> Reply<'static> {
         Reply(Cow::Owned(self.0.into_owned()))
     }

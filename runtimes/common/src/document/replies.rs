@@ -47,7 +47,7 @@ pub struct Counted {
     pub n: u64,
 }
 
-/// What `findAndModify` says of a document that reads as `T`.
+/// What `findAndModify` says about a document that reads as `T`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct FoundAndModified<T> {

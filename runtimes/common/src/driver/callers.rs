@@ -54,7 +54,7 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    /// What follows a check-out that waits, fails, has a connection created, is told to listeners, or has to be looked at.
+    /// What follows a check-out that waits, fails, has a connection created, has an event for listeners, or has to be looked at.
     #[inline(never)]
     fn follow_check_out(
         self: &Arc<Self>,
@@ -171,7 +171,7 @@ impl<R: Runtime> Driver<R> {
         }
     }
 
-    /// What follows a check-in for which a check-out waits, whose connection is closed, or that is told to listeners.
+    /// What follows a check-in for which a check-out waits, whose connection is closed, or that has an event for listeners.
     #[inline(never)]
     fn follow_check_in(
         self: &Arc<Self>,

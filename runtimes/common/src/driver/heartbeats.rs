@@ -1,4 +1,4 @@
-//! The checks that are under way: each that was told of as begun is told of as ended, also where its server leaves meanwhile
+//! The checks that are under way: each whose begin had an event has one for its end, also where its server leaves meanwhile
 //! (MON-13). The machine hears nothing more of a server that has left, and its monitor ends only afterwards.
 
 use std::collections::BTreeMap;

@@ -264,7 +264,7 @@ impl<R: Runtime> State<R> {
         }
     }
 
-    /// The same for an event.
+    /// Adds to the error in an event who holds the connections, and what establishing is at.
     pub(super) fn explain_event(&mut self, now: Instant, server: ServerId, mut event: PoolEvent) -> PoolEvent {
         if let PoolEvent::ConnectionCheckOutFailed { error, .. } = &mut event {
             *error = self.explain(now, server, Arc::clone(error));

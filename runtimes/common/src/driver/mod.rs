@@ -12,13 +12,13 @@
 //! | `work` | what a call leaves to be done without the lock |
 //! | `waiters`, `deadlines`, `limits` | check-outs that wait; time limits of operations, and of what else waits |
 //! | `srv_lookup` | looking up SRV records again, in a task of its own |
-//! | `holders` | who holds connections, who waits, and what an error says of them |
+//! | `holders` | who holds connections, who waits, and what an error says about them |
 //! | `server_filter` | a user's choice among suitable servers |
-//! | `rotation`, `identities` | a new credential, proven before it is used; users beside that of the options |
+//! | `rotation`, `identities` | a new credential, proven before it is used; users besides that of the options |
 //! | `warm_up` | the wait for connections that nobody needs yet |
 //! | `timer` | the task that sleeps until the next timeout |
 //! | `member` | one of the servers: its connections' establisher, its monitor |
-//! | `monitoring`, `monitor_socket`, `heartbeats` | the monitors beside the machine, their sockets, and the checks under way |
+//! | `monitoring`, `monitor_socket`, `heartbeats` | the monitors next to the machine, their sockets, and the checks under way |
 //! | `refresh` | pings on connections that have been idle for long |
 //! | `recording` | what was recorded of the machine |
 //! | `suspension` | whether the machine was suspended |
@@ -152,7 +152,7 @@ impl<R: Runtime> Driver<R> {
 
     // What happens at connections.
 
-    /// An operation failed. To be told before its connection is given back (CMAP-49).
+    /// An operation failed. Report it before its connection is given back (CMAP-49).
     pub(crate) fn handle_operation_failed(self: &Arc<Self>, connection: Handle, error: OperationError) {
         // The connection is in use, or has been closed since.
         self.call(Input::OperationFailed(connection, error));
@@ -477,7 +477,7 @@ impl<R: Runtime> Driver<R> {
         subscription
     }
 
-    /// Whether somebody is told of selections.
+    /// Whether somebody gets events of selections.
     pub(crate) fn tells_selections(&self) -> bool {
         self.listeners.selection_detail() != SelectionDetail::None
     }

@@ -1,4 +1,4 @@
-//! The monitor of a server, and its sockets: beside the topology's machine, and outside its lock.
+//! The monitor of a server, and its sockets: next to the topology's machine, and outside its lock.
 //!
 //! Each monitor has a mutex of its own. The timer, the tasks of its sockets and the end of the client take it; the
 //! calls of applications don't, so that none of them waits while a hello is decoded. The topology's calls of a monitor

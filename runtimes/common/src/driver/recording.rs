@@ -18,7 +18,7 @@ impl<R: Runtime> Driver<R> {
         Some(self.encode(&contents, reason))
     }
 
-    /// The same in a thread that may hold the lock itself.
+    /// The file, in a thread that may hold the lock itself; `None` while the lock is held.
     pub(crate) fn trace_if_unlocked(&self, reason: &str) -> Option<Vec<u8>> {
         let contents = match self.state.try_lock() {
             Ok(state) => state.recorded()?,

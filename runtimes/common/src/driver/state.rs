@@ -82,7 +82,7 @@ pub(crate) struct Activity {
     pub(crate) command: Option<NotedCommand>,
     /// When a reply began last, where slow uses are watched.
     pub(crate) replied: Option<Instant>,
-    /// The last use that was told of as slow.
+    /// The last use that was reported as slow.
     pub(crate) told: Option<CheckOutId>,
 }
 

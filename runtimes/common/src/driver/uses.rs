@@ -16,7 +16,7 @@ use crate::runtime::Runtime;
 use crate::watch::{LabelId, NotedUse, PastUse, Place, SlowUse, Tag, UseReport};
 
 impl<R: Runtime> Driver<R> {
-    /// Whether slow uses are told of.
+    /// Whether slow uses are reported.
     #[inline]
     pub(crate) fn watches_uses(&self) -> bool {
         self.settings.slow_use_limit.is_some()

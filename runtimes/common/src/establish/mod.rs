@@ -78,7 +78,7 @@ pub(crate) struct Settings<R: Runtime> {
     pub(crate) number: u32,
     /// The labels of check-outs, where it is noted who holds connections.
     pub(crate) labels: Option<Arc<Labels>>,
-    /// How long a use may last before it is told of.
+    /// How long a use may last before it is reported.
     pub(crate) slow_use_limit: Option<Duration>,
     /// The longest wait of a check-out for which its caller sets none.
     pub(crate) check_out_limit: Option<Duration>,

@@ -19,7 +19,7 @@ pub(crate) type Handler = Box<dyn Fn(&ServerAddress, &Event) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct Listeners {
     pub(crate) handlers: Vec<Handler>,
-    /// Whether handlers and subscriptions are told of every selection of a server.
+    /// Whether handlers and subscriptions get events of every selection of a server.
     pub(crate) selections: bool,
     #[cfg(feature = "tracing")]
     log: super::logging::Log,

@@ -82,7 +82,7 @@ impl Log {
         self.was_read.fetch_or(is_read, Ordering::Relaxed) || is_read
     }
 
-    /// The same of the records of selections. Far more programs read level INFO, which costs nothing while none waits.
+    /// How much of selections is read. Far more programs read level INFO, which costs nothing while none waits.
     pub(crate) fn selection_detail(&self) -> SelectionDetail {
         let detail = if tracing::enabled!(target: SELECTION, Level::DEBUG) {
             SelectionDetail::All

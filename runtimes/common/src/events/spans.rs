@@ -1,6 +1,6 @@
 //! Spans of the crate `tracing` (feature `tracing`), for a program's own traces: where a request's time went.
 //!
-//! A command that is told of has a span from its sending to its reply, and a check-out that waits and is watched has one for its
+//! A command with events has a span from its sending to its reply, and a check-out that waits and is watched has one for its
 //! wait: both are children of the span of their caller. Their fields have the names of the log records (LOG-6), and `failure` says
 //! why it failed.
 

@@ -50,7 +50,7 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) number: u64,
     /// That of the first attempt, for all of them (RTY-7).
     pub(super) transaction_number: Option<i64>,
-    /// Its name, for those who are told of selections.
+    /// Its name, for the events of selections.
     pub(super) named: Option<Arc<Named>>,
 }
 
@@ -297,7 +297,7 @@ impl<R: Runtime> Attempt<'_, R> {
         compose(&self.command, &self.outline, server, &along)
     }
 
-    /// What the reply says of time counts whether or not the command succeeded (SES-13).
+    /// What the reply says about time counts whether or not the command succeeded (SES-13).
     fn end_command(&mut self, connection: &Connection<R>, error: Option<&CommandError>) {
         if let Some(lent) = self.lent() {
             lent.end_command(error.is_some_and(failure::is_of_network));

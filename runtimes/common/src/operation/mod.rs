@@ -227,8 +227,8 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         self.carry_out(means).await.result.map(|answer| answer.reply)
     }
 
-    /// The same; returns the connection, too, on which the reply came: for further commands that have to go to the same server,
-    /// and behind a load balancer over the same connection. [`cursor`](Self::cursor) does that by itself.
+    /// Runs the operation; returns the reply and the connection on which it came: for further commands that have to go to the same
+    /// server, and behind a load balancer over the same connection. [`cursor`](Self::cursor) does that by itself.
     ///
     /// # Errors
     /// Those of [`run`](Self::run), and in a transaction behind a load balancer, whose connection is its session's.
@@ -237,8 +237,8 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         Ok((reply, connection.ok_or_else(OperationError::connection_of_session)?))
     }
 
-    /// The same, without a connection where the session keeps it: in a transaction behind a load balancer (LB-15). Further
-    /// operations in the session use it.
+    /// Runs the operation; returns the reply and its connection. In a transaction behind a load balancer there is none, because the
+    /// session keeps it (LB-15): further operations in the session use it.
     ///
     /// # Errors
     /// Those of [`run`](Self::run).

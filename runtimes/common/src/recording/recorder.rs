@@ -88,7 +88,7 @@ impl Recorder {
     }
 
     /// Writes a file when a check-out has waited for longer than `limit`, whether or not it got its connection; and when one has failed
-    /// sooner, since a caller that gives up before the limit has waited in vain as well.
+    /// sooner, since a caller that gives up before the limit has waited for nothing as well.
     pub fn when_wait_exceeds(self, limit: Duration) -> Self {
         self.when(move |_, event| {
             let Event::Pool(event) = event else { return false };

@@ -1,4 +1,4 @@
-//! Connections that the database's side opens: an application listens, and the agents beside its servers dial out to it.
+//! Connections that the database's side opens: an application listens, and the agents next to its servers dial out to it.
 //!
 //! A [`ReverseListener`] takes what agents park there, once they have proven for which member they speak; a client that is built with
 //! [`reverse`](crate::Builder::reverse) takes its connections from it, and sees no other difference. `docs/reverse.md` has the protocol
@@ -21,7 +21,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `options`, `error`, `event`, `teller` | what a listener is told, and what it tells |
+//! | `options`, `error`, `event`, `teller` | the settings of a listener, and what it reports |
 //! | `accepting` | the task that accepts |
 //! | `greeting`, `conversation` | the task of each socket until it is a connection |
 //! | `certificates` | the listener's TLS, and agents' certificates |
@@ -138,7 +138,7 @@ impl<R: Runtime> ReverseListener<R> {
         self.open.shared.greeting()
     }
 
-    /// Ends it: agents are told, and dial elsewhere or later; connections stay. Clients establish no more by it.
+    /// Ends it: a message tells agents, which dial elsewhere or later; connections stay. Clients establish no more by it.
     pub fn close(&self) {
         self.open.shared.close();
     }

@@ -1,4 +1,4 @@
-//! What a listener is told: its certificate, who may speak for which member, and how much strangers may cost.
+//! The settings of a listener: its certificate, who may speak for which member, and how much strangers may cost.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub struct ReverseOptions {
     pub(super) handler: Option<Handler>,
 }
 
-/// Whom events are told.
+/// Who gets the events.
 pub(super) type Handler = Arc<dyn Fn(&ReverseEvent) + Send + Sync>;
 
 /// Where PEM text is.

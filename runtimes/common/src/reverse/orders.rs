@@ -1,4 +1,4 @@
-//! What the task of a socket is told.
+//! The orders for the task of a socket.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

@@ -196,7 +196,7 @@ impl<R: Runtime> Shared<R> {
         self.lock().lot.greeting()
     }
 
-    /// Ends it: agents are told, dialers that wait get nothing, and no socket is accepted any more.
+    /// Ends it: a message tells agents, dialers that wait get nothing, and no socket is accepted any more.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;

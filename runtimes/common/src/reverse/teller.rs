@@ -11,7 +11,7 @@ use super::error::SocketEnded;
 use super::event::ReverseEvent;
 use super::options::Handler;
 
-/// How often sockets that were not parked are told of in a second: each may have another reason, which an operator looks for.
+/// How often sockets that were not parked are reported in a second: each may have another reason, which an operator looks for.
 const NOT_PARKED: u32 = 10;
 
 /// Tells events.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use crate::runtime::Runtime;
 
-/// A runtime that can listen: what an adapter implements beside [`Runtime`] for a [`ReverseListener`](crate::ReverseListener).
+/// A runtime that can listen: what an adapter implements besides [`Runtime`] for a [`ReverseListener`](crate::ReverseListener).
 pub trait Listen: Runtime {
     /// A TCP socket that listens, until it is dropped.
     type Listener: Send + Sync + 'static;

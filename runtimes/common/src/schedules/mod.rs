@@ -106,7 +106,7 @@ fn use_once(pool: &Pool<Schedule>) -> Result<(), CheckOutError> {
     })
 }
 
-/// A caller had a connection, or was told that the pool was cleared or closed.
+/// A caller had a connection, or the error that the pool was cleared or closed.
 fn assert_served_or_told(outcome: Result<(), CheckOutError>) {
     if let Err(error) = outcome {
         let CheckOutError::Pool(told) = &error else { panic!("{error}") };
@@ -251,7 +251,7 @@ fn an_interruption_ends_a_command_that_is_never_answered() {
     });
 }
 
-/// What a handler was told.
+/// The events that a handler got.
 #[derive(Default)]
 struct Told {
     is_being_told: AtomicBool,

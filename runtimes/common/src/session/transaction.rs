@@ -52,7 +52,7 @@ impl<R: Runtime> Session<R> {
         self.start_transaction_with(TransactionOptions::default())
     }
 
-    /// The same with options of its own.
+    /// Starts a transaction with options of its own.
     ///
     /// # Errors
     /// Those of [`start_transaction`](Self::start_transaction).
@@ -82,7 +82,7 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// Aborts the transaction: none of its writes takes effect. What the server says of it does not matter, since it forgets an
+    /// Aborts the transaction: none of its writes takes effect. What the server says about it does not matter, since it forgets an
     /// unfinished transaction by itself. If the future is dropped before its end, or the abort cannot be sent in time, it goes on in the
     /// background.
     ///
@@ -218,8 +218,8 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// The same for a callback that gets what it works on as its second argument, instead of capturing it: then the future may
-    /// be spawned. With options of the transaction, and within a [`Duration`](std::time::Duration) or before a [`Deadline`],
+    /// Runs several operations as one, by a callback that gets what it works on as its second argument instead of capturing it:
+    /// then the future may be spawned. With options of the transaction, and within a [`Duration`](std::time::Duration) or before a [`Deadline`],
     /// which limits the operations of the callback, too: none of them may have a limit of its own (CSOT-27). `None` means two minutes,
     /// in which operations have no limit but their own; or no end, where timeoutMS is 0.
     ///

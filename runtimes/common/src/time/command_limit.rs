@@ -1,4 +1,4 @@
-//! How long a command may take, and how much of that time the server is told.
+//! How long a command may take, and how much of that time is sent to the server.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::error::CommandErrorKind;
 pub enum TimeLimit {
     /// socketTimeoutMS: when it is over, this side hangs up; the server is not told the limit.
     Socket(Duration),
-    /// timeoutMS: the server is told how long it may work (CSOT-9).
+    /// timeoutMS: the server learns how long it may work (CSOT-9).
     Operation(Duration),
     /// That of one iteration of a cursor: the server is not told, because it would end the cursor then.
     Iteration(Duration),
-    /// The caller's own, such as what was left of a [`Deadline`](crate::Deadline); the server is told it, too.
+    /// The caller's own, such as what was left of a [`Deadline`](crate::Deadline); the server learns it, too.
     Caller(Duration),
 }
 

@@ -5,7 +5,7 @@
 //! | `clock` | the time of a runtime as the core counts it |
 //! | `deadline` | how long one call may wait, and when an operation of several calls has to end |
 //! | `budget` | until when an operation may go on, who has set that, and whether its server learns of it |
-//! | `command_limit` | how long a command may take, and how much of that the server is told |
+//! | `command_limit` | how long a command may take, and how much of that is sent to the server |
 //!
 //! What ends calls whose time is up is the timer of `driver`.
 

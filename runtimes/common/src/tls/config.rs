@@ -82,14 +82,14 @@ impl TlsConfig {
         Self { client, clock: Clock::OfItsOwn }
     }
 
-    /// The same for a protocol other than MongoDB's, by its name in TLS (ALPN).
+    /// Names a protocol other than MongoDB's in TLS (ALPN).
     pub fn for_protocol(self, name: &[u8]) -> Self {
         let mut client = ClientConfig::clone(&self.client);
         client.alpn_protocols = vec![name.to_vec()];
         Self { client: Arc::new(client), ..self }
     }
 
-    /// The same, but certificates are judged by the time of `runtime`, unless rustls' configuration was made elsewhere.
+    /// Judges certificates by the time of `runtime`, unless rustls' configuration was made elsewhere.
     pub fn timed_by<R: Runtime>(self, runtime: R) -> Self {
         if self.clock == Clock::OfItsOwn {
             return self;

@@ -27,7 +27,7 @@ pub(super) struct Verifier {
 pub(super) enum Accepted {
     /// Those for the host that one of the authorities has signed, if they are valid now.
     Trusted(Authorities),
-    /// The same for any host.
+    /// Those that one of the authorities has signed, for any host, if they are valid now.
     AnyHostName(Authorities),
     /// Any certificate, whatever its version, its issuer, its validity and its purpose.
     AnyCertificate,
@@ -37,7 +37,7 @@ pub(super) enum Accepted {
 #[derive(Debug)]
 pub(super) struct Authorities {
     pub(super) roots: RootCertStore,
-    /// The same, byte for byte: a server may show one of them as its own.
+    /// The certificates byte for byte: a server may show one of them as its own.
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 

@@ -1,4 +1,4 @@
-//! What users are told of those who hold connections, and of those who wait for one.
+//! Those who hold connections, and those who wait for one, as users see them.
 
 use std::fmt;
 use std::panic::Location;

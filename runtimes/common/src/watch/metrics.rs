@@ -17,7 +17,7 @@ use metrics::{SharedString, Unit};
 use super::Holder;
 use super::status::pool_name;
 
-/// Records the metrics of a client whenever it is told to: before a scrape, or every few seconds.
+/// Records the metrics of a client whenever the program says so: before a scrape, or every few seconds.
 ///
 /// | metric | what |
 /// |---|---|

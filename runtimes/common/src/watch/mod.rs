@@ -1,4 +1,4 @@
-//! Who asked for a connection, and what its holder does with it: kept beside the machine, under the same lock.
+//! Who asked for a connection, and what its holder does with it: kept next to the machine, under the same lock.
 //!
 //! Which connections are in use, which check-outs wait, and since when, the machine knows by its state. Here is what only
 //! callers know: the label of a check-out, its place in the source, and the last command on a connection. It is noted by the
@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `mod` | the notes |
 //! | `labels` | texts with small numbers |
-//! | `holder` | what users are told of holders and waiters |
+//! | `holder` | holders and waiters, as users see them |
 //! | `metrics` | the figures of pools for the crate `metrics` |
 //! | `status` | all that a client does at one moment |
 //! | `uses` | how long connections were used, and which uses are slow |
@@ -82,7 +82,7 @@ pub(crate) struct NotedCommand {
 /// Most check-outs at a time that are noted, 16 bytes each; further ones are listed without a label.
 const MOST: usize = 384;
 
-/// The same of those that wait for a server.
+/// Most check-outs at a time that wait for a server and are noted.
 const MOST_SELECTIONS: usize = 128;
 
 impl Tag {

@@ -116,7 +116,7 @@ pub(crate) struct NotedUse {
 const SLOWEST: usize = 10;
 
 impl Uses {
-    /// What it takes beside itself.
+    /// What it takes besides itself.
     #[cfg(test)]
     pub(super) const BYTES: usize = LINES * size_of::<Tally>() + (SLOWEST + 1) * size_of::<NotedUse>();
 
@@ -284,7 +284,7 @@ mod tests {
 
     const MILLI: u64 = 1_000_000;
 
-    /// What is told of a label with such uses, in nanoseconds.
+    /// What is reported of a label with such uses, in nanoseconds.
     fn told(uses: impl IntoIterator<Item = u64>) -> LabelUses {
         let mut noted = Uses::new(Duration::from_secs(1));
         for took in uses {

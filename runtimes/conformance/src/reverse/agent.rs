@@ -1,4 +1,4 @@
-//! An agent beside a server of the suite: it dials out to a listener, and leads what is started to the server.
+//! An agent next to a server of the suite: it dials out to a listener, and leads what is started to the server.
 
 use std::future::{Future, poll_fn};
 use std::io;

@@ -141,7 +141,7 @@ fn flip(mut bytes: Vec<u8>, whim: &mut Whim) -> Vec<u8> {
     bytes
 }
 
-/// The same reply with another value in one of its fields, or one field more.
+/// Puts another value in one field of a reply, or adds a field.
 fn lie_in_a_field(bytes: &[u8], whim: &mut Whim) -> Option<Vec<u8>> {
     let message = Message::decode(bytes, &Limits::DEFAULT).ok()?;
     let fields: Vec<_> = message.body.iter().filter_map(Result::ok).collect();

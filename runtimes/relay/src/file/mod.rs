@@ -19,7 +19,7 @@
 //! drainTimeoutMS = 30000
 //! ```
 //!
-//! Paths are relative to the file's folder. In place of a token, or beside it, `tlsCertificateKeyFile` names the relay's certificate and key, and
+//! Paths are relative to the file's folder. In place of a token, or next to it, `tlsCertificateKeyFile` names the relay's certificate and key, and
 //! `tlsCertificateKeyFilePassword`, a secret like the token's, opens the key.
 
 mod error;
@@ -46,7 +46,7 @@ use crate::settings::{Application, Limits, Member, Settings};
 pub struct Loaded {
     /// What the relay does.
     pub settings: Settings,
-    /// The same for people.
+    /// What the relay does, for people to read.
     pub plan: Plan,
 }
 

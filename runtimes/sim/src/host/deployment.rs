@@ -111,7 +111,7 @@ impl Servers {
         self.cluster.drive(|deployment, now| deployment.reconfigure(now, set));
     }
 
-    /// Runs a command at a member, beside the network and without a login. `None` if it is down, or does not answer at once.
+    /// Runs a command at a member, past the network and without a login. `None` if it is down, or does not answer at once.
     pub fn run_command(
         &self,
         member: MemberId,

@@ -181,7 +181,7 @@ impl Server {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Loses one connection by chance, as a router that forgets it: neither end is told. Returns whether there was one that
+    /// Loses one connection by chance, as a router that forgets it: neither end notices. Returns whether there was one that
     /// was not lost yet.
     pub fn lose_connection(&self) -> bool {
         self.host.runtime.world().network().lose_one(self.host.ip)
@@ -211,7 +211,7 @@ impl Server {
         })
     }
 
-    /// Loses one connection, by the number that its hello told: neither end is told. Returns whether there was one.
+    /// Loses one connection, by the number that its hello told: neither end notices. Returns whether there was one.
     pub fn lose(&self, connection_id: i64) -> bool {
         let place = self.host.place_of(connection_id);
         place.into_iter().for_each(|place| self.host.runtime.world().network().lose(place));
@@ -223,21 +223,21 @@ impl Server {
         self.host.runtime.world().network().set_reachability(self.host.ip, reachability);
     }
 
-    /// Runs a command at the server itself, beside the network and without a login: for what a test prepares, or looks at
+    /// Runs a command at the server itself, past the network and without a login: for what a test prepares, or looks at
     /// afterwards. One reply for each service. Commands that wait are not for this.
     pub fn run_command(&self, database: &str, command: impl AsRef<RawDocument>) -> Vec<RawDocumentBuf> {
         let processes = self.host.state().processes.clone();
         processes.iter().filter_map(|process| process.run_command(database, command.as_ref())).collect()
     }
 
-    /// The same, only at the service that the next connection reaches.
+    /// Runs a command at the service that the next connection reaches, past the network and without a login.
     pub fn run_command_at_next(&self, database: &str, command: impl AsRef<RawDocument>) -> Option<RawDocumentBuf> {
         let (accepted, processes) = (self.accepted(), self.host.state().processes.clone());
         let next = accepted.checked_rem(processes.len() as u64)?;
         processes.get(usize::try_from(next).ok()?)?.run_command(database, command.as_ref())
     }
 
-    /// What the resolver says of its name from now on: addresses, or an error; after `delay`.
+    /// What the resolver says about its name from now on: addresses, or an error; after `delay`.
     pub fn resolve_to(&self, addresses: Result<Vec<IpAddr>, &'static str>, delay: Option<Duration>) {
         self.host.runtime.world().network().set_answer(&self.host.name, addresses, delay);
     }

@@ -13,7 +13,7 @@ const WINDOW: usize = 256 * 1024;
 /// Two ends; the one that connected is the first.
 pub(super) struct Connection {
     ends: [End; 2],
-    /// Nothing arrives any more, and nobody is told.
+    /// Nothing arrives any more, and nobody notices.
     is_lost: bool,
 }
 

@@ -31,7 +31,7 @@ impl Network {
         wakers
     }
 
-    /// The machine is off: nothing answers, and nobody is told.
+    /// The machine is off: nothing answers, and nobody gets a notice.
     pub(crate) fn switch_off(&mut self, host: IpAddr) {
         for key in self.connections_of(host) {
             if let Some(connection) = self.connections.get_mut(key) {
@@ -94,7 +94,7 @@ impl Network {
         self.splits = splits;
     }
 
-    /// What the resolver says of `name` from now on, and after which time.
+    /// What the resolver says about `name` from now on, and after which time.
     pub(crate) fn set_answer(
         &mut self,
         name: &str,

@@ -112,7 +112,7 @@ struct Listening {
     acceptor: Option<Waker>,
 }
 
-/// What a resolver says of a name.
+/// What a resolver says about a name.
 #[derive(Clone)]
 struct Answer {
     addresses: Result<Vec<IpAddr>, &'static str>,
@@ -163,7 +163,7 @@ impl Network {
         ip
     }
 
-    /// What the resolver says of `name`, and how long it takes to.
+    /// What the resolver says about `name`, and how long it takes to.
     pub(crate) fn look_up(&self, name: &str) -> (io::Result<Vec<IpAddr>>, Duration) {
         let unknown = || io::Error::new(io::ErrorKind::NotFound, "no such host is known");
         if let Ok(ip) = name.parse() {

@@ -60,7 +60,7 @@ const UNPREPARED_SHA_1: Vector = Vector {
     ..PREPARED_SHA_256
 };
 
-/// The same with SHA-256: SASLprep makes `IX` of the password, and the name stays (AUTH-12).
+/// The user `a=b,c` with the password U+2168, by SHA-256: SASLprep makes `IX` of the password, and the name stays (AUTH-12).
 const PREPARED_SHA_256: Vector = Vector {
     client_nonce: "rOprNGfwEbeRWgbNEkqO",
     server_nonce: "server",

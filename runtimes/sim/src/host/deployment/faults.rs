@@ -65,7 +65,7 @@ impl Servers {
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// Loses one connection of a member by chance, as a router that forgets it: neither end is told. Returns whether there was one that
+    /// Loses one connection of a member by chance, as a router that forgets it: neither end notices. Returns whether there was one that
     /// was not lost yet.
     pub fn lose_connection(&self, member: MemberId) -> bool {
         self.at(member, |network, _, address| network.lose_one(address.ip())).unwrap_or_default()
