@@ -1,0 +1,615 @@
+"""What the synchronous and the asynchronous pool share: all that is done between a call of the machine and the end of its drain.
+
+    check out ─┐                     ┌─▶ to connect: threads or tasks
+    check in  ─┼─▶ machine ─▶ drain ─┼─▶ answers: to those who wait
+    clear ..  ─┘                     └─▶ to publish: sockets to close and events, in one order
+
+A caller has the lock (of threads; tasks do not await meanwhile), and publishes after it has let go of it. `conns`, `active_sockets` and
+their like are pymongo's names, which the rest of pymongo and its tests read.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from contextvars import Context, ContextVar
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, Protocol
+
+from bson.objectid import ObjectId
+from pymongo import _csot
+from pymongo._telemetry import _CmapTelemetry
+from pymongo.errors import AutoReconnect, ConnectionFailure, NetworkTimeout, OperationFailure
+from pymongo.helpers_shared import _get_timeout_details
+from pymongo.logger import _CONNECTION_LOGGER, _is_debug_enabled
+from pymongo.monitoring import ConnectionCheckOutFailedReason, ConnectionClosedReason
+from pymongo.pool_options import PoolOptions
+from pymongo.pool_shared import PoolState, _PoolClosedError, _raise_connection_failure
+
+import cmap
+from cmap import NEVER, Closed, Condition, ErrorCode, Failed, Fault, Flag, Kind, Output, Phase, Reaction
+
+_now = time.monotonic_ns
+_DELIVER = int(Kind.DELIVER)
+_ERRORED, _USABLE = int(Condition.ERRORED), int(Condition.USABLE)
+_pool_numbers = itertools.count(1)
+
+# The number of the connection that is being established here, which `connect()` asks for.
+_number: ContextVar[int | None] = ContextVar("cmap_connection_number", default=None)
+
+_CLOSED = {
+    Closed.STALE: ConnectionClosedReason.STALE,
+    Closed.IDLE: ConnectionClosedReason.IDLE,
+    Closed.ERROR: ConnectionClosedReason.ERROR,
+    Closed.POOL_CLOSED: ConnectionClosedReason.POOL_CLOSED,
+    Closed.SURPLUS: ConnectionClosedReason.IDLE,
+}
+
+_TIMED_OUT = (
+    "Wait queue timeout elapsed without a connection becoming available",
+    ConnectionCheckOutFailedReason.TIMEOUT,
+)
+_BROKEN = (
+    "An error occurred while trying to establish a new connection",
+    ConnectionCheckOutFailedReason.CONN_ERROR,
+)
+_FAILED = {
+    Failed.POOL_CLOSED: ("Connection pool was closed", ConnectionCheckOutFailedReason.POOL_CLOSED),
+    Failed.WAIT_QUEUE_TIMEOUT: _TIMED_OUT,
+    Failed.DEADLINE: _TIMED_OUT,
+}
+
+
+class Waiter(Protocol):
+    """Who has not got a connection at once."""
+
+    handler: Any
+    context: Context
+    limit: int | None
+    answer: Output | None
+    failure: EstablishFailure | None
+    problem: BaseException | None
+
+    def wake(self) -> None:
+        """The answer has come."""
+
+
+@dataclass
+class Recorder:
+    """Stands in for the handler of a check-out while its connection is established: the check-out may get another one meanwhile."""
+
+    client: Any
+    conn: Any = None
+
+    def contribute_socket(self, conn: Any, completed_handshake: bool = True) -> None:
+        self.conn = conn
+
+
+@dataclass(frozen=True)
+class EstablishFailure:
+    """Why a connection could not be established."""
+
+    error: BaseException
+    conn: Any
+    generation: int
+
+
+@dataclass
+class Establishment:
+    """A connection to establish: the machine's output, and what is known of the check-out that caused it."""
+
+    output: Output
+    recorder: Recorder | None = None
+    context: Context = field(default_factory=Context)
+    generation: int = 0
+
+
+class Adapter:
+    """Mixed into both of pymongo's pools."""
+
+    recording_bytes = 0
+
+    # What pymongo's classes have.
+    address: Any
+    opts: PoolOptions
+    conns: collections.deque[Any]
+    active_contexts: set[Any]
+    gen: Any
+    is_writable: bool | None
+    _telemetry: Any
+    _max_connecting: int
+    _pinned_sockets: set[Any]
+    _raise_wait_queue_timeout: Callable[[float], NoReturn]
+
+    _machine: cmap.Pool | None = None
+    _interval: float | None
+
+    def _begin(self) -> None:
+        """After pymongo's `__init__`: the pool has published its creation, and publishes by itself from now on."""
+        # Connections publish by the pool's telemetry, too, which the machine's events stand for.
+        self._events, self._telemetry = self._telemetry, _CmapTelemetry(None, self.address, None, False, False)
+        self._renew()
+
+    def _renew(self) -> None:
+        """A machine without connections: at first, and in a child that was forked."""
+        self._waiters: dict[bytes, Waiter] = {}
+        self._answered: list[Waiter] = []
+        self._connections: dict[int, Any] = {}
+        self._failures: dict[int, EstablishFailure] = {}
+        self._to_connect: collections.deque[Establishment] = collections.deque()
+        self._to_publish: collections.deque[tuple[Callable[..., None] | None, tuple[Any, ...], Waiter | None]] = collections.deque()
+        self._unheard: EstablishFailure | None = None
+        self._pending = self.active_sockets = self.operation_count = 0
+        self._observed = True
+        self._machine = machine = _machine_for(self.address, self.opts, self._interval)
+        if self.recording_bytes:
+            machine.start_recording(self.recording_bytes)
+        if self.state == PoolState.READY:
+            machine.ready(_now())
+        self._drain()
+        # Of a beginning, pymongo's `__init__` has told.
+        self._to_publish.clear()
+
+    # Names that pymongo assigns and tests read.
+
+    @property
+    def requests(self) -> int:
+        """Connections in use and those being established."""
+        return self.active_sockets + self._pending
+
+    @requests.setter
+    def requests(self, _: int) -> None:
+        """pymongo's `__init__` sets it."""
+
+    @property
+    def next_connection_id(self) -> int:
+        """The number that `connect()` takes: that of the connection being established here."""
+        return _number.get() or self._next_connection_id
+
+    @next_connection_id.setter
+    def next_connection_id(self, number: int) -> None:
+        self._next_connection_id = number
+
+    @property
+    def _check_interval_seconds(self) -> float | None:
+        """After how long without use a connection is checked; 0 always, None never."""
+        return self._interval
+
+    @_check_interval_seconds.setter
+    def _check_interval_seconds(self, interval: float | None) -> None:
+        self._interval = interval
+        if self._machine:
+            self._machine.resize(_now(), {"checkAfterIdleMS": _millis(interval)})
+
+    # Calls. The caller has the lock.
+
+    def _observe(self) -> None:
+        """Events cost time, and the level of logging may change."""
+        events = self._events
+        wanted = events._should_publish or (events._log and _is_debug_enabled(_CONNECTION_LOGGER))
+        if wanted != self._observed:
+            self._observed = wanted
+            self._machine.observe(wanted)
+
+    def _start_check_out(self, make_waiter: Callable[[Any], Waiter], handler: Any) -> tuple[Output, Waiter | None]:
+        """Asks for a connection. Without a waiter the output has it."""
+        self.operation_count += 1
+        self._observe()
+        now, deadline = _now(), _deadline() if _csot.get_timeout() else NEVER
+        output = self._machine.check_out(now, deadline)
+        if self.recording_bytes:
+            self._machine.note_holder(output.check_out, _place_of_caller())
+        waiter = None
+        if output.kind != _DELIVER or self._observed:
+            waiter = make_waiter(handler)
+            timeout = self.opts.wait_queue_timeout
+            limit = min(deadline, now + _millis(timeout) * 1_000_000 if timeout else NEVER)
+            waiter.limit = None if limit == NEVER else limit
+            self._waiters[bytes(output.check_out)] = waiter
+            if output.kind == _DELIVER:
+                self._deliver(output)
+        else:
+            self._take(output)
+        self._drain()
+        return output, waiter
+
+    def _handle_timeout(self, waiter: Waiter) -> None:
+        """A check-out's time is up. While its own connection is established, waitQueueTimeoutMS does not count, and it waits on."""
+        self._machine.handle_timeout(_now())
+        self._drain()
+        waiter.limit = self._machine.next_check_out_timeout()
+
+    def _give_up(self, output: Output, waiter: Waiter) -> Any:
+        """Ends a check-out that failed, or was cut off while it waited. Its connection, if it has one by now."""
+        if waiter.answer is None:
+            self._machine.cancel_check_out(_now(), output.check_out)
+            self._drain()
+        self._waiters.pop(bytes(output.check_out), None)
+        answer = waiter.answer
+        if answer and answer.kind == _DELIVER:
+            return self._connections.get(answer.number)
+        self.operation_count -= 1
+        return None
+
+    def _end_of_wait(self, output: Output, waiter: Waiter | None, started: float, handler: Any) -> Any:
+        """The connection of a check-out that has ended; or its error, which is raised."""
+        answer = output
+        if waiter:
+            answer = waiter.answer
+            self._waiters.pop(bytes(output.check_out), None)
+            if waiter.problem:
+                raise waiter.problem
+        if answer.kind == _DELIVER:
+            conn = self._connections[answer.number]
+            conn.active = True
+            return conn
+        failure = waiter.failure
+        if failure:
+            # What SDAM makes of the error depends on how far the connection got.
+            if failure.conn and handler:
+                handler.contribute_socket(failure.conn, completed_handshake=False)
+            raise failure.error
+        if answer.reason == Failed.POOL_CLOSED:
+            raise _PoolClosedError("Attempted to check out a connection from closed connection pool")
+        if answer.reason in (Failed.WAIT_QUEUE_TIMEOUT, Failed.DEADLINE):
+            self._raise_wait_queue_timeout(started)
+        cause = AutoReconnect("connection pool paused" if answer.reason == Failed.POOL_CLEARED else answer.text)
+        _raise_connection_failure(self.address, cause, timeout_details=_get_timeout_details(self.opts))
+
+    def _end_use(self, conn: Any, txn: bool, cursor: bool) -> None:
+        """Checks a connection in. One that this pool did not deliver, as that of a parent that was forked, is closed."""
+        if txn:
+            self.ntxns -= 1
+        elif cursor:
+            self.ncursors -= 1
+        lease = conn.__dict__.pop("_cmap_lease", None)
+        if lease is None or self._connections.get(lease.number) is not conn:
+            self._to_publish.append((None, (conn,), None))
+            return
+        self.active_sockets -= 1
+        self.operation_count -= 1
+        self._observe()
+        if conn.closed:
+            condition = _ERRORED
+        else:
+            condition = _USABLE
+            conn.update_last_checkin_time()
+            conn.update_is_writable(bool(self.is_writable))
+            self._put(conn)
+        delivery = self._machine.check_in(_now(), lease, condition)
+        if delivery:
+            self._deliver(delivery)
+        self._drain()
+
+    def _become_ready(self) -> None:
+        if self.state == PoolState.PAUSED:
+            self.state = PoolState.READY
+            self._observe()
+            self._machine.ready(_now())
+            self._drain()
+
+    def _clear(self, close: bool, pause: bool, service_id: ObjectId | None, interrupt: bool) -> None:
+        """What pymongo's `_reset` does. A pool that pauses for nobody, as that of a fork, is ready again at once."""
+        if self.state == PoolState.CLOSED:
+            return
+        self._observe()
+        self.gen.inc(service_id)
+        if self.pid != os.getpid():
+            self._leave_parent()
+            if not close:
+                return
+        if close:
+            self.state = PoolState.CLOSED
+            self._machine.close(_now())
+            self._drain()
+            return
+        machine = self._machine
+        if not self.opts.load_balanced:
+            services: list[bytes | None] = [] if service_id else [None]
+        else:
+            services = [service.binary for service in ([service_id] if service_id else self.gen._generations)]
+        for service in services:
+            machine.clear(_now(), service=service, interrupt=interrupt)
+            self._drain()
+        # Closes what has become stale, without waiting for the next maintenance.
+        machine.handle_timeout(_now())
+        self._drain()
+        if self.state == PoolState.READY and not self.opts.load_balanced:
+            if pause and self.opts.pause_enabled:
+                self.state = PoolState.PAUSED
+            else:
+                machine.ready(_now())
+                self._drain()
+
+    def _leave_parent(self) -> None:
+        """This process was forked: the connections and the waiters are the parent's."""
+        self.pid = os.getpid()
+        idle, self.conns = self.conns, collections.deque()
+        self._renew()
+        if self.state == PoolState.READY:
+            self._publish_later(self._events.pool_cleared, None, False)
+        self._to_publish.extend((None, (conn,), None) for conn in idle)
+
+    def _maintain(self) -> Establishment | None:
+        """Each second, and not in the application's threads. One of the connections to establish, if there are any.
+
+        It raises the error of a connection that nobody waited for, so that SDAM learns of it.
+        """
+        if self.state != PoolState.READY:
+            return None
+        unheard, self._unheard = self._unheard, None
+        if unheard and unheard.generation == self.gen.get_overall():
+            raise unheard.error
+        self._observe()
+        self._machine.handle_timeout(_now())
+        self._drain()
+        for work in self._to_connect:
+            if work.recorder is None:
+                self._to_connect.remove(work)
+                return work
+        return None
+
+    def recording(self, trigger: str = "") -> bytes:
+        """What was recorded, as a file."""
+        return self._machine.recording(time.time_ns() // 1_000_000, trigger)
+
+    # What became of a connection that was to be established.
+
+    def _established(self, work: Establishment, conn: Any) -> None:
+        self._pending -= 1
+        self.active_contexts.discard(conn.cancel_context)
+        output, number = work.output, work.output.number
+        self._connections[number] = conn
+        self._put(conn)
+        try:
+            if self.opts.load_balanced:
+                self._machine.hello(_now(), output.connection, conn.service_id.binary)
+            self._machine.established(_now(), output.connection, number)
+        except cmap.Error:
+            # The pool has given it up meanwhile.
+            self._close(number)
+        self._drain()
+
+    def _not_established(self, work: Establishment, error: BaseException) -> EstablishFailure | None:
+        """The failure, if no check-out waits for it."""
+        self._pending -= 1
+        number = work.output.number
+        conn = work.recorder and work.recorder.conn
+        failure = self._failures[number] = EstablishFailure(error, conn, work.generation)
+        fault, code = _fault_of(error)
+        phase = Phase.AUTHENTICATE if conn else Phase.CONNECT
+        text = str(error) if isinstance(error, ConnectionFailure) else type(error).__name__
+        try:
+            self._machine.establish_failed(
+                _now(),
+                work.output.connection,
+                phase,
+                fault,
+                text,
+                server_code=code,
+                # SDAM clears the pool, by what the caller of the check-out tells it.
+                reaction=Reaction.KEEP_POOL,
+            )
+        except cmap.Error as refused:
+            if refused.code != ErrorCode.NOT_PENDING:
+                raise
+        self._drain()
+        if self._failures.pop(number, None) is None:
+            return None
+        return failure
+
+    # The drain.
+
+    def _drain(self) -> None:
+        poll = self._machine.poll_output
+        while (output := poll()) is not None:
+            carry_out = _CARRY_OUT.get(output.kind)
+            if carry_out:
+                carry_out(self, output)
+        # Not before: whoever is awake publishes what the drain has found, and returns.
+        while self._answered:
+            self._answered.pop().wake()
+
+    def _connect(self, output: Output) -> None:
+        self._pending += 1
+        work = Establishment(output, generation=self.gen.get_overall())
+        waiter = self._waiters.get(bytes(output.check_out))
+        if waiter:
+            work.context = waiter.context.copy()
+            if waiter.handler:
+                work.recorder = Recorder(waiter.handler.client)
+        self._to_connect.append(work)
+
+    def _check(self, output: Output) -> None:
+        conn = self._connections[output.number]
+        self._machine.checked(_now(), output.connection, not conn.conn_closed())
+
+    def _deliver(self, output: Output) -> None:
+        self._take(output)
+        self._answer(output)
+
+    def _fail(self, output: Output) -> None:
+        waiter = self._waiters.get(bytes(output.check_out))
+        if waiter and output.reason == Failed.ESTABLISH:
+            waiter.failure = self._failures.pop(output.number, None)
+        self._answer(output)
+
+    def _answer(self, output: Output) -> None:
+        waiter = self._waiters.get(bytes(output.check_out))
+        if waiter:
+            waiter.answer = output
+            self._answered.append(waiter)
+
+    def _take(self, output: Output) -> None:
+        """A connection is in use from now on."""
+        conn = self._connections[output.number]
+        self._remove(conn)
+        self.active_sockets += 1
+        conn._cmap_lease = output
+
+    def _put(self, conn: Any) -> None:
+        conn._cmap_is_idle = True
+        self.conns.appendleft(conn)
+
+    def _remove(self, conn: Any) -> None:
+        if conn.__dict__.pop("_cmap_is_idle", False):
+            if self.conns[0] is conn:
+                self.conns.popleft()
+            else:
+                self.conns.remove(conn)
+
+    def _close_socket(self, output: Output) -> None:
+        self._close(output.number)
+
+    def _close(self, number: int) -> None:
+        conn = self._connections.pop(number, None)
+        if conn:
+            self._remove(conn)
+            self._to_publish.append((None, (conn,), None))
+
+    def _interrupt(self, output: Output) -> None:
+        conn = self._connections.get(output.number)
+        # `connect()` keeps the contexts of all that are being established, and a clear interrupts all of these.
+        contexts = [conn.cancel_context] if conn else self.active_contexts
+        for context in contexts:
+            context.cancel()
+
+    # Events.
+
+    def _publish_later(self, publish: Callable[..., None], *arguments: Any, waiter: Waiter | None = None) -> None:
+        self._to_publish.append((publish, arguments, waiter))
+
+    def _pool_ready(self, _: Output) -> None:
+        self._publish_later(self._events.pool_ready)
+
+    def _pool_cleared(self, output: Output) -> None:
+        service = ObjectId(bytes(output.service)) if output.flags & Flag.SERVICE else None
+        self._publish_later(self._events.pool_cleared, service, bool(output.flags & Flag.INTERRUPT))
+
+    def _pool_closed(self, _: Output) -> None:
+        self._publish_later(self._events.pool_closed)
+
+    def _connection_created(self, output: Output) -> None:
+        self._publish_later(self._events.connection_created, output.number)
+
+    def _connection_ready(self, output: Output) -> None:
+        self._publish_later(self._events.connection_ready, output.number, _start(output))
+
+    def _connection_closed(self, output: Output) -> None:
+        self._publish_later(self._events.connection_closed, output.number, _CLOSED[output.reason])
+
+    def _check_out_started(self, _: Output) -> None:
+        self._publish_later(self._events.checkout_started)
+
+    def _check_out_failed(self, output: Output) -> None:
+        reason = _FAILED.get(output.reason, _BROKEN)
+        waiter = self._waiters.get(bytes(output.check_out))
+        self._publish_later(self._events.checkout_failed, *reason, _start(output), waiter=waiter)
+
+    def _checked_out(self, output: Output) -> None:
+        waiter = self._waiters.get(bytes(output.check_out))
+        self._publish_later(self._events.checkout_succeeded, output.number, _start(output), waiter=waiter)
+
+    def _checked_in(self, output: Output) -> None:
+        self._publish_later(self._events.checked_in, output.number)
+
+    def _publish(self, publish: Callable[..., None], arguments: tuple[Any, ...], waiter: Waiter | None) -> None:
+        """Publishes an event. An exception of a listener belongs to the check-out that the event names."""
+        try:
+            publish(*arguments)
+        except BaseException as problem:
+            if waiter is None:
+                raise
+            waiter.problem = problem
+
+
+_CARRY_OUT: dict[int, Callable[[Adapter, Output], None]] = {
+    Kind.CONNECT: Adapter._connect,
+    Kind.CHECK: Adapter._check,
+    Kind.DELIVER: Adapter._deliver,
+    Kind.FAIL: Adapter._fail,
+    Kind.CLOSE: Adapter._close_socket,
+    Kind.INTERRUPT: Adapter._interrupt,
+    Kind.EVENT_POOL_READY: Adapter._pool_ready,
+    Kind.EVENT_POOL_CLEARED: Adapter._pool_cleared,
+    Kind.EVENT_POOL_CLOSED: Adapter._pool_closed,
+    Kind.EVENT_CONNECTION_CREATED: Adapter._connection_created,
+    Kind.EVENT_CONNECTION_READY: Adapter._connection_ready,
+    Kind.EVENT_CONNECTION_CLOSED: Adapter._connection_closed,
+    Kind.EVENT_CHECK_OUT_STARTED: Adapter._check_out_started,
+    Kind.EVENT_CHECK_OUT_FAILED: Adapter._check_out_failed,
+    Kind.EVENT_CHECKED_OUT: Adapter._checked_out,
+    Kind.EVENT_CHECKED_IN: Adapter._checked_in,
+}
+
+
+def _machine_for(address: Any, opts: PoolOptions, check_interval: float | None) -> cmap.Pool:
+    options: dict[str, Any] = {
+        "maxPoolSize": opts.max_pool_size or 0,
+        "minPoolSize": opts.min_pool_size,
+        "maxConnecting": opts.max_connecting,
+        "loadBalanced": bool(opts.load_balanced),
+        # Whoever calls `remove_stale_sockets` has an interval of its own.
+        "maintenanceMS": 1,
+        "checkAfterIdleMS": _millis(check_interval),
+        # pymongo's own rules of overload hold.
+        "backoff": False,
+        "seed": random.getrandbits(64),
+        "poolNumber": next(_pool_numbers) % 2**32,
+    }
+    if opts.max_idle_time_seconds is not None:
+        options["maxIdleTimeMS"] = _millis(opts.max_idle_time_seconds)
+    if opts.wait_queue_timeout:
+        options["waitQueueTimeoutMS"] = _millis(opts.wait_queue_timeout)
+    host, port = address
+    name = host if port is None else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        return cmap.Pool(name, options, now=_now())
+    except cmap.Error as refused:
+        if refused.code != ErrorCode.ADDRESS:
+            raise
+        # pymongo looks up any name. Here it is for recordings only.
+        return cmap.Pool(f"unknown.invalid:{port or 27017}", options, now=_now())
+
+
+def _millis(seconds: float | None) -> int:
+    """Never, as -1, for None."""
+    return -1 if seconds is None else int(seconds * 1000)
+
+
+def _deadline() -> int:
+    """The end of the operation that pymongo's `timeout` or timeoutMS bounds."""
+    deadline = _csot.get_deadline()
+    return NEVER if deadline == float("inf") else int(deadline * 1e9)
+
+
+def _start(output: Output) -> float:
+    """When what an event tells of has begun, as pymongo's telemetry wants to know."""
+    return time.monotonic() - output.nanos / 1e9
+
+
+def _fault_of(error: BaseException) -> tuple[Fault, int]:
+    if isinstance(error, NetworkTimeout):
+        return Fault.TIMEOUT, 0
+    if isinstance(error, ConnectionFailure):
+        return Fault.NETWORK, 0
+    if isinstance(error, OperationFailure):
+        return Fault.SERVER, error.code or 0
+    return Fault.OTHER, 0
+
+
+def _place_of_caller() -> str:
+    """Where the application asks for a connection: the innermost function that is neither pymongo's nor this package's."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
+        frame = frame.f_back
+    code = frame.f_code
+    return f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{frame.f_lineno})"
+
+
+_OURS = ("cmap", "pymongo", "gridfs", "contextlib")

@@ -1,0 +1,127 @@
+"""Measures pymongo's pool and ours next to each other, in one run.
+
+    python -m tests.measure [SECONDS]
+
+Threads share few connections, and use each for half a millisecond: how long the unluckiest check-out waits, and how many there are a second.
+And what a check-out and a check-in cost while nobody waits. CMAP_LIBRARY and CMAP_TEST_SERVER as for the tests; build the library with
+`--release`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Any
+
+from pymongo.pool_options import PoolOptions
+from pymongo.synchronous.pool import Pool as PymongosPool
+
+import cmap
+from cmap.pymongo.synchronous import CmapPool
+from tests.server import Server
+
+THREADS, CONNECTIONS, USE = 20, 5, 0.0005
+PAIRS, ROUNDS = 20_000, 5
+
+
+def main() -> None:
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
+    with Server() as server:
+        host, port = server.address.rsplit(":", 1)
+        pools = {
+            name: made((host, int(port)), PoolOptions(max_pool_size=CONNECTIONS))
+            for name, made in (("pymongo's pool", PymongosPool), ("cmap's pool", CmapPool))
+        }
+        for pool in pools.values():
+            pool.ready()
+        print(f"{THREADS} threads, {CONNECTIONS} connections, {USE * 1000} ms of use, {seconds:.0f} s:")
+        longest, rates = {}, {}
+        for name, pool in pools.items():
+            longest[name], rates[name], median = share(pool, seconds)
+            print(f"  {name}: longest wait {longest[name] * 1000:.1f} ms, median {median * 1000:.2f} ms, {rates[name]:.0f} uses/s")
+        theirs, ours = pools
+        print(f"  longest wait: {longest[ours] / longest[theirs]:.3f} of pymongo's; uses: {rates[ours] / rates[theirs]:.2f} of pymongo's")
+        print("a check-out and a check-in while nobody waits, the best of", ROUNDS, "rounds:")
+        for name, pool in pools.items():
+            print(f"  {name}: {pair(pool):.2f} us")
+        print(f"  the machine's calls by ctypes, with their drains: {machine_pair():.2f} us")
+        for pool in pools.values():
+            pool.close()
+
+
+def share(pool: Any, seconds: float) -> tuple[float, float, float]:
+    """The longest wait, uses per second, and the median of waits."""
+    for _ in range(CONNECTIONS):
+        hold_all(pool)
+    waits: list[list[float]] = [[] for _ in range(THREADS)]
+    end = time.monotonic() + seconds
+
+    def work(own: list[float]) -> None:
+        while (began := time.monotonic()) < end:
+            with pool.checkout():
+                own.append(time.monotonic() - began)
+                time.sleep(USE)
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in waits]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    every = sorted(wait for own in waits for wait in own)
+    return every[-1], len(every) / seconds, every[len(every) // 2]
+
+
+def hold_all(pool: Any) -> None:
+    """Has all connections established."""
+    held = [pool.checkout() for _ in range(CONNECTIONS)]
+    for one in held:
+        one.__enter__()
+    for one in held:
+        one.__exit__(None, None, None)
+
+
+def pair(pool: Any) -> float:
+    """Microseconds."""
+    return best(lambda: enter_and_leave(pool))
+
+
+def enter_and_leave(pool: Any) -> None:
+    with pool.checkout():
+        pass
+
+
+def machine_pair() -> float:
+    """Microseconds, of the calls as the adapter makes them: events are off."""
+    pool = cmap.Pool("db.example:27017", now=0)
+    pool.observe(False)
+    pool.ready(0)
+    first = pool.check_out(1)
+    while output := pool.poll_output():
+        if output.kind == cmap.Kind.CONNECT:
+            pool.established(2, output.connection, 1)
+        if output.kind == cmap.Kind.DELIVER:
+            first = output
+    pool.check_in(3, first)
+
+    def once() -> None:
+        delivered = pool.check_out(time.monotonic_ns())
+        pool.poll_output()
+        pool.check_in(time.monotonic_ns(), delivered)
+        pool.poll_output()
+
+    return best(once)
+
+
+def best(once: Any) -> float:
+    times = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        for _ in range(PAIRS):
+            once()
+        times.append(time.perf_counter() - began)
+    return min(times) / PAIRS * 1e6
+
+
+if __name__ == "__main__":
+    main()
