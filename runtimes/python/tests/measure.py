@@ -2,9 +2,9 @@
 
     python -m tests.measure [SECONDS]
 
-Threads share few connections, and use each for half a millisecond: how long the unluckiest check-out waits, and how many there are a second.
-And what a check-out and a check-in cost while nobody waits. CMAP_LIBRARY and CMAP_TEST_SERVER as for the tests; build the library with
-`--release`.
+Threads share few connections, and use each for half a millisecond: how long the unluckiest check-out waits, and how many there are
+a second. And what a check-out and a check-in cost while nobody waits. CMAP_LIBRARY and CMAP_TEST_SERVER are set as for the tests, with
+a library that was built with `--release`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def enter_and_leave(pool: Any) -> None:
 
 def machine_pair() -> float:
     """Microseconds, of the calls as the adapter makes them: events are off."""
-    pool = cmap.Pool("db.example:27017", now=0)
+    pool = cmap.Pool("db.example:27017", {"checkAfterIdleMS": -1}, now=0)
     pool.observe(False)
     pool.ready(0)
     first = pool.check_out(1)

@@ -86,9 +86,11 @@ class TestSynchronous(TestWithServer):
     def test_events_come_in_the_specifications_order(self) -> None:
         listener = Listener()
         client = self.client(event_listeners=[listener])
-        with pool_of(client).checkout():
+        pool = pool_of(client)
+        self.wait_until(lambda: listener.events[-1] == "PoolReady")
+        with pool.checkout():
             pass
-        pool_of(client).close()
+        pool.close()
 
         self.assertEqual(
             listener.events,
@@ -274,7 +276,7 @@ class TestSynchronous(TestWithServer):
         pool = pool_of(client)
         checked_out = pool.checkout()
         conn = checked_out.__enter__()
-        pool.pid = -1
+        pool._process = None
 
         checked_out.__exit__(None, None, None)
 

@@ -6,7 +6,6 @@ Nothing is awaited between a call of the machine and the end of its drain.
 from __future__ import annotations
 
 import asyncio
-import os
 from contextvars import Context, copy_context
 from typing import Any
 
@@ -14,19 +13,21 @@ from pymongo.asynchronous import pool as pymongo_pool
 from pymongo.lock import _async_create_lock
 
 from cmap import Output
-from cmap.pymongo.shared import Adapter, EstablishFailure, Establishment, _now, _number
+from cmap.pymongo.shared import Adapter, EstablishFailure, Establishment, _now, _number, process
 
 
 class _Waiter:
     """A task that waits."""
 
-    __slots__ = ("_woken", "answer", "context", "failure", "handler", "limit", "problem")
+    __slots__ = ("_woken", "answer", "conn", "context", "failure", "handler", "key", "limit", "output", "problem")
 
-    def __init__(self, handler: Any) -> None:
+    def __init__(self, output: Output, handler: Any) -> None:
+        self.output, self.key = output, bytes(output.check_out)
         self.handler = handler
         self.context: Context = copy_context()
         self.limit: int | None = None
         self.answer: Output | None = None
+        self.conn: Any = None
         self.failure: EstablishFailure | None = None
         self.problem: BaseException | None = None
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -81,26 +82,26 @@ class AsyncCmapPool(Adapter, pymongo_pool.Pool):
             raise failure.error
 
     async def _get_conn(self, checkout_started_time: float, handler: Any = None) -> Any:
-        if self.pid != os.getpid():
+        if self._process is not process[0]:
             await self.reset_without_pause()
-        output, waiter = self._start_check_out(_Waiter, handler)
+        conn, waiter = self._start_check_out(_Waiter, handler)
         if waiter is None:
             await self._leave()
-            return self._end_of_wait(output, None, checkout_started_time, handler)
+            return conn
         try:
             await self._leave()
             while not await waiter.wait():
                 self._handle_timeout(waiter)
                 await self._leave()
             await self._leave()
-            return self._end_of_wait(output, waiter, checkout_started_time, handler)
+            return self._end_of_wait(waiter, checkout_started_time)
         except BaseException:
             # A task that is cancelled may be so again meanwhile.
-            await asyncio.shield(self._spawn(self._roll_back(output, waiter)))
+            await asyncio.shield(self._spawn(self._roll_back(waiter)))
             raise
 
-    async def _roll_back(self, output: Output, waiter: _Waiter) -> None:
-        conn = self._give_up(output, waiter)
+    async def _roll_back(self, waiter: _Waiter) -> None:
+        conn = self._give_up(waiter)
         if conn:
             await self.checkin(conn)
         await self._leave()
@@ -109,7 +110,7 @@ class AsyncCmapPool(Adapter, pymongo_pool.Pool):
         txn, cursor = conn.pinned_txn, conn.pinned_cursor
         conn.active = conn.pinned_txn = conn.pinned_cursor = False
         self._pinned_sockets.discard(conn)
-        if self.pid != os.getpid():
+        if self._process is not process[0]:
             await self.reset_without_pause()
         self._end_use(conn, txn, cursor)
         await self._leave()

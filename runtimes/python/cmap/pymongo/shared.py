@@ -42,6 +42,11 @@ _pool_numbers = itertools.count(1)
 # The number of the connection that is being established here, which `connect()` asks for.
 _number: ContextVar[int | None] = ContextVar("cmap_connection_number", default=None)
 
+# Another object in a child that was forked: to compare costs less than to ask for the process's id.
+process = [object()]
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: process.__setitem__(0, object()))
+
 _CLOSED = {
     Closed.STALE: ConnectionClosedReason.STALE,
     Closed.IDLE: ConnectionClosedReason.IDLE,
@@ -68,10 +73,13 @@ _FAILED = {
 class Waiter(Protocol):
     """Who has not got a connection at once."""
 
+    output: Output
+    key: bytes
     handler: Any
     context: Context
     limit: int | None
     answer: Output | None
+    conn: Any
     failure: EstablishFailure | None
     problem: BaseException | None
 
@@ -144,6 +152,7 @@ class Adapter:
         self._to_connect: collections.deque[Establishment] = collections.deque()
         self._to_publish: collections.deque[tuple[Callable[..., None] | None, tuple[Any, ...], Waiter | None]] = collections.deque()
         self._unheard: EstablishFailure | None = None
+        self.pid, self._process = os.getpid(), process[0]
         self._pending = self.active_sockets = self.operation_count = 0
         self._observed = True
         self._machine = machine = _machine_for(self.address, self.opts, self._interval)
@@ -196,27 +205,28 @@ class Adapter:
             self._observed = wanted
             self._machine.observe(wanted)
 
-    def _start_check_out(self, make_waiter: Callable[[Any], Waiter], handler: Any) -> tuple[Output, Waiter | None]:
-        """Asks for a connection. Without a waiter the output has it."""
+    def _start_check_out(self, make_waiter: Callable[[Output, Any], Waiter], handler: Any) -> tuple[Any, Waiter | None]:
+        """Asks for a connection. It is the first of the two, or else the second waits for it."""
         self.operation_count += 1
         self._observe()
         now, deadline = _now(), _deadline() if _csot.get_timeout() else NEVER
         output = self._machine.check_out(now, deadline)
         if self.recording_bytes:
             self._machine.note_holder(output.check_out, _place_of_caller())
-        waiter = None
-        if output.kind != _DELIVER or self._observed:
-            waiter = make_waiter(handler)
-            timeout = self.opts.wait_queue_timeout
-            limit = min(deadline, now + _millis(timeout) * 1_000_000 if timeout else NEVER)
-            waiter.limit = None if limit == NEVER else limit
-            self._waiters[bytes(output.check_out)] = waiter
-            if output.kind == _DELIVER:
-                self._deliver(output)
-        else:
-            self._take(output)
+        is_delivered = output.kind == _DELIVER
+        if is_delivered and not self._observed:
+            conn = self._take(output)
+            self._drain()
+            return conn, None
+        waiter = make_waiter(output, handler)
+        timeout = self.opts.wait_queue_timeout
+        limit = min(deadline, now + _millis(timeout) * 1_000_000) if timeout else deadline
+        waiter.limit = None if limit == NEVER else limit
+        self._waiters[waiter.key] = waiter
+        if is_delivered:
+            self._deliver(output)
         self._drain()
-        return output, waiter
+        return None, waiter
 
     def _handle_timeout(self, waiter: Waiter) -> None:
         """A check-out's time is up. While its own connection is established, waitQueueTimeoutMS does not count, and it waits on."""
@@ -224,35 +234,28 @@ class Adapter:
         self._drain()
         waiter.limit = self._machine.next_check_out_timeout()
 
-    def _give_up(self, output: Output, waiter: Waiter) -> Any:
+    def _give_up(self, waiter: Waiter) -> Any:
         """Ends a check-out that failed, or was cut off while it waited. Its connection, if it has one by now."""
         if waiter.answer is None:
-            self._machine.cancel_check_out(_now(), output.check_out)
+            self._machine.cancel_check_out(_now(), waiter.output.check_out)
             self._drain()
-        self._waiters.pop(bytes(output.check_out), None)
-        answer = waiter.answer
-        if answer and answer.kind == _DELIVER:
-            return self._connections.get(answer.number)
-        self.operation_count -= 1
-        return None
+        self._waiters.pop(waiter.key, None)
+        if not waiter.conn:
+            self.operation_count -= 1
+        return waiter.conn
 
-    def _end_of_wait(self, output: Output, waiter: Waiter | None, started: float, handler: Any) -> Any:
-        """The connection of a check-out that has ended; or its error, which is raised."""
-        answer = output
-        if waiter:
-            answer = waiter.answer
-            self._waiters.pop(bytes(output.check_out), None)
-            if waiter.problem:
-                raise waiter.problem
-        if answer.kind == _DELIVER:
-            conn = self._connections[answer.number]
-            conn.active = True
-            return conn
-        failure = waiter.failure
+    def _end_of_wait(self, waiter: Waiter, started: float) -> Any:
+        """The connection of a check-out that was answered; or its error, which is raised."""
+        if waiter.problem:
+            raise waiter.problem
+        if waiter.conn:
+            self._waiters.pop(waiter.key, None)
+            return waiter.conn
+        failure, answer = waiter.failure, waiter.answer
         if failure:
             # What SDAM makes of the error depends on how far the connection got.
-            if failure.conn and handler:
-                handler.contribute_socket(failure.conn, completed_handshake=False)
+            if failure.conn and waiter.handler:
+                waiter.handler.contribute_socket(failure.conn, completed_handshake=False)
             raise failure.error
         if answer.reason == Failed.POOL_CLOSED:
             raise _PoolClosedError("Attempted to check out a connection from closed connection pool")
@@ -273,15 +276,15 @@ class Adapter:
             return
         self.active_sockets -= 1
         self.operation_count -= 1
-        self._observe()
+        now = _now()
         if conn.closed:
-            condition = _ERRORED
+            delivery = self._machine.check_in(now, lease, _ERRORED)
         else:
-            condition = _USABLE
-            conn.update_last_checkin_time()
-            conn.update_is_writable(bool(self.is_writable))
-            self._put(conn)
-        delivery = self._machine.check_in(_now(), lease, condition)
+            conn.last_checkin_time = now / 1e9
+            conn.is_writable = bool(self.is_writable)
+            delivery = self._machine.check_in(now, lease)
+            if not delivery:
+                self.conns.appendleft(conn)
         if delivery:
             self._deliver(delivery)
         self._drain()
@@ -299,7 +302,7 @@ class Adapter:
             return
         self._observe()
         self.gen.inc(service_id)
-        if self.pid != os.getpid():
+        if self._process is not process[0]:
             self._leave_parent()
             if not close:
                 return
@@ -328,7 +331,6 @@ class Adapter:
 
     def _leave_parent(self) -> None:
         """This process was forked: the connections and the waiters are the parent's."""
-        self.pid = os.getpid()
         idle, self.conns = self.conns, collections.deque()
         self._renew()
         if self.state == PoolState.READY:
@@ -365,7 +367,7 @@ class Adapter:
         self.active_contexts.discard(conn.cancel_context)
         output, number = work.output, work.output.number
         self._connections[number] = conn
-        self._put(conn)
+        self.conns.appendleft(conn)
         try:
             if self.opts.load_balanced:
                 self._machine.hello(_now(), output.connection, conn.service_id.binary)
@@ -407,9 +409,8 @@ class Adapter:
 
     def _drain(self) -> None:
         poll = self._machine.poll_output
-        while (output := poll()) is not None:
-            carry_out = _CARRY_OUT.get(output.kind)
-            if carry_out:
+        while output := poll():
+            if carry_out := _CARRY_OUT.get(output.kind):
                 carry_out(self, output)
         # Not before: whoever is awake publishes what the drain has found, and returns.
         while self._answered:
@@ -426,42 +427,39 @@ class Adapter:
         self._to_connect.append(work)
 
     def _check(self, output: Output) -> None:
-        conn = self._connections[output.number]
-        self._machine.checked(_now(), output.connection, not conn.conn_closed())
+        conn = self._connections.get(output.number)
+        self._machine.checked(_now(), output.connection, conn is not None and not conn.conn_closed())
 
     def _deliver(self, output: Output) -> None:
-        self._take(output)
-        self._answer(output)
+        waiter = self._waiters[bytes(output.check_out)]
+        waiter.answer = output
+        waiter.conn = self._take(output)
+        self._answered.append(waiter)
 
     def _fail(self, output: Output) -> None:
-        waiter = self._waiters.get(bytes(output.check_out))
-        if waiter and output.reason == Failed.ESTABLISH:
+        waiter = self._waiters[bytes(output.check_out)]
+        waiter.answer = output
+        if output.reason == Failed.ESTABLISH:
             waiter.failure = self._failures.pop(output.number, None)
-        self._answer(output)
+        self._answered.append(waiter)
 
-    def _answer(self, output: Output) -> None:
-        waiter = self._waiters.get(bytes(output.check_out))
-        if waiter:
-            waiter.answer = output
-            self._answered.append(waiter)
-
-    def _take(self, output: Output) -> None:
+    def _take(self, output: Output) -> Any:
         """A connection is in use from now on."""
         conn = self._connections[output.number]
         self._remove(conn)
         self.active_sockets += 1
         conn._cmap_lease = output
-
-    def _put(self, conn: Any) -> None:
-        conn._cmap_is_idle = True
-        self.conns.appendleft(conn)
+        conn.active = True
+        return conn
 
     def _remove(self, conn: Any) -> None:
-        if conn.__dict__.pop("_cmap_is_idle", False):
-            if self.conns[0] is conn:
-                self.conns.popleft()
-            else:
-                self.conns.remove(conn)
+        """From those that are available, if it is one of them. The machine takes the newest nearly always."""
+        conns = self.conns
+        if conns:
+            if conns[0] is conn:
+                conns.popleft()
+            elif conn in conns:
+                conns.remove(conn)
 
     def _close_socket(self, output: Output) -> None:
         self._close(output.number)
@@ -573,8 +571,8 @@ def _machine_for(address: Any, opts: PoolOptions, check_interval: float | None) 
     except cmap.Error as refused:
         if refused.code != ErrorCode.ADDRESS:
             raise
-        # pymongo looks up any name. Here it is for recordings only.
-        return cmap.Pool(f"unknown.invalid:{port or 27017}", options, now=_now())
+        # pymongo takes whatever it is given, and fails when it connects. The machine has the address for recordings only.
+        return cmap.Pool("unknown.invalid:27017", options, now=_now())
 
 
 def _millis(seconds: float | None) -> int:

@@ -5,7 +5,6 @@ Connections are not established in the thread that waits for one: it may get ano
 
 from __future__ import annotations
 
-import os
 import threading
 from contextvars import Context, copy_context
 from typing import Any
@@ -14,19 +13,21 @@ from pymongo.lock import _create_lock
 from pymongo.synchronous import pool as pymongo_pool
 
 from cmap import Output
-from cmap.pymongo.shared import Adapter, EstablishFailure, Establishment, _now, _number
+from cmap.pymongo.shared import Adapter, EstablishFailure, Establishment, _now, _number, process
 
 
 class _Waiter:
     """A thread that waits."""
 
-    __slots__ = ("_asleep", "answer", "context", "failure", "handler", "limit", "problem")
+    __slots__ = ("_asleep", "answer", "conn", "context", "failure", "handler", "key", "limit", "output", "problem")
 
-    def __init__(self, handler: Any) -> None:
+    def __init__(self, output: Output, handler: Any) -> None:
+        self.output, self.key = output, bytes(output.check_out)
         self.handler = handler
         self.context: Context = copy_context()
         self.limit: int | None = None
         self.answer: Output | None = None
+        self.conn: Any = None
         self.failure: EstablishFailure | None = None
         self.problem: BaseException | None = None
         self._asleep = threading.Lock()
@@ -83,13 +84,13 @@ class CmapPool(Adapter, pymongo_pool.Pool):
             raise failure.error
 
     def _get_conn(self, checkout_started_time: float, handler: Any = None) -> Any:
-        if self.pid != os.getpid():
+        if self._process is not process[0]:
             self.reset_without_pause()
         with self.lock:
-            output, waiter = self._start_check_out(_Waiter, handler)
+            conn, waiter = self._start_check_out(_Waiter, handler)
         if waiter is None:
             self._leave()
-            return self._end_of_wait(output, None, checkout_started_time, handler)
+            return conn
         try:
             self._leave()
             while not waiter.wait():
@@ -97,14 +98,14 @@ class CmapPool(Adapter, pymongo_pool.Pool):
                     self._handle_timeout(waiter)
                 self._leave()
             self._leave()
-            return self._end_of_wait(output, waiter, checkout_started_time, handler)
+            return self._end_of_wait(waiter, checkout_started_time)
         except BaseException:
-            self._roll_back(output, waiter)
+            self._roll_back(waiter)
             raise
 
-    def _roll_back(self, output: Output, waiter: _Waiter) -> None:
+    def _roll_back(self, waiter: _Waiter) -> None:
         with self.lock:
-            conn = self._give_up(output, waiter)
+            conn = self._give_up(waiter)
         if conn:
             self.checkin(conn)
         self._leave()
@@ -113,7 +114,7 @@ class CmapPool(Adapter, pymongo_pool.Pool):
         txn, cursor = conn.pinned_txn, conn.pinned_cursor
         conn.active = conn.pinned_txn = conn.pinned_cursor = False
         self._pinned_sockets.discard(conn)
-        if self.pid != os.getpid():
+        if self._process is not process[0]:
             self.reset_without_pause()
         with self.lock:
             self._end_use(conn, txn, cursor)
