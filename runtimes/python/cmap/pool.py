@@ -293,7 +293,7 @@ class Pool:
         self._expect(LIBRARY.cmap_pool_note_holder(self._pool, addressof(check_out), text, len(text)))
 
     def recording(self, unix_millis: int = 0, trigger: str = "") -> bytes:
-        """What is recorded, as a file that ``spec-runner replay`` explains."""
+        """What is recorded, as a file that ``cmap replay`` explains."""
         text = trigger.encode(errors="replace")
         return self._text(LIBRARY.cmap_pool_recording(self._pool, unix_millis, text, len(text), *self._place()))
 

@@ -154,6 +154,32 @@ class TestSynchronous(TestWithServer):
         with pool.checkout(), self.assertRaisesRegex(AutoReconnect, "refused"), pool.checkout():
             pass
 
+    def test_a_failure_that_nobody_waits_for_is_told_to_monitoring(self) -> None:
+        client = self.client(maxPoolSize=2)
+        client.admin.command("ping")
+        pool = pool_of(client)
+        is_failing, may_fail = threading.Event(), threading.Event()
+
+        def fail(*_: Any, **__: Any) -> None:
+            is_failing.set()
+            may_fail.wait(10)
+            raise AutoReconnect("no more")
+
+        pool.connect = fail
+        first = pool.checkout()
+        first.__enter__()
+        thread = threading.Thread(target=client.admin.command, args=("ping",))
+        thread.start()
+        is_failing.wait(10)
+        # The check-out that waits for the connection gets this one.
+        first.__exit__(None, None, None)
+        thread.join()
+        generation = pool.gen.get_overall()
+        with self.assertLogs("pymongo.client", "ERROR"):
+            may_fail.set()
+            self.wait_until(lambda: pool.gen.get_overall() > generation)
+        del pool.connect
+
     def test_a_reset_closes_what_is_available_and_fails_who_waits(self) -> None:
         client = self.client(maxPoolSize=1)
         client.admin.command("ping")

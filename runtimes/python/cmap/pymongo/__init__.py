@@ -39,7 +39,7 @@ def install(*, recording_bytes: int = 0) -> None:
 
 
 def recordings(client: Any, trigger: str = "") -> dict[tuple[str, int | None], bytes]:
-    """What the pools of a client have recorded, by the addresses of their servers, as files for ``spec-runner replay``.
+    """What the pools of a client have recorded, by the addresses of their servers, as files for ``cmap replay``.
 
     Call it for an asynchronous client in the thread of its loop.
     """

@@ -77,16 +77,20 @@ class AsyncCmapPool(Adapter, pymongo_pool.Pool):
     async def remove_stale_sockets(self, reference_generation: int) -> None:
         work = self._maintain()
         await self._leave()
-        failure = await self._establish(work) if work else None
-        if failure:
-            raise failure.error
+        if work:
+            await self._establish(work)
+            self._raise_unheard()
 
     async def _get_conn(self, checkout_started_time: float, handler: Any = None) -> Any:
         if self._process is not process[0]:
             await self.reset_without_pause()
         conn, waiter = self._start_check_out(_Waiter, handler)
         if waiter is None:
-            await self._leave()
+            try:
+                await self._leave()
+            except BaseException:
+                await self.checkin(conn)
+                raise
             return conn
         try:
             await self._leave()
@@ -147,20 +151,22 @@ class AsyncCmapPool(Adapter, pymongo_pool.Pool):
             finally:
                 self._publisher = None
 
-    async def _establish(self, work: Establishment) -> EstablishFailure | None:
-        """Establishes a connection. The failure, if nobody else has got to know it."""
+    async def _establish(self, work: Establishment) -> None:
         token = _number.set(work.output.number)
-        failure = None
+        problem = None
         try:
             conn = await self.connect(handler=work.recorder)
         except BaseException as error:
-            failure = self._not_established(work, error)
+            problem = error
+            self._not_established(work, error)
         else:
             self._established(work, conn)
         finally:
             _number.reset(token)
         await self._leave()
-        return failure
+        if isinstance(problem, asyncio.CancelledError):
+            # This task is to end.
+            raise problem
 
 
 _PymongosPool = pymongo_pool.Pool

@@ -24,7 +24,7 @@ from typing import Any, NoReturn, Protocol
 from bson.objectid import ObjectId
 from pymongo import _csot
 from pymongo._telemetry import _CmapTelemetry
-from pymongo.errors import AutoReconnect, ConnectionFailure, NetworkTimeout, OperationFailure
+from pymongo.errors import AutoReconnect, ConnectionFailure, NetworkTimeout, OperationFailure, PyMongoError
 from pymongo.helpers_shared import _get_timeout_details
 from pymongo.logger import _CONNECTION_LOGGER, _is_debug_enabled
 from pymongo.monitoring import ConnectionCheckOutFailedReason, ConnectionClosedReason
@@ -338,15 +338,10 @@ class Adapter:
         self._to_publish.extend((None, (conn,), None) for conn in idle)
 
     def _maintain(self) -> Establishment | None:
-        """Each second, and not in the application's threads. One of the connections to establish, if there are any.
-
-        It raises the error of a connection that nobody waited for, so that SDAM learns of it.
-        """
+        """Each second, and not in the application's threads. One of the connections to establish, if there are any."""
         if self.state != PoolState.READY:
             return None
-        unheard, self._unheard = self._unheard, None
-        if unheard and unheard.generation == self.gen.get_overall():
-            raise unheard.error
+        self._raise_unheard()
         self._observe()
         self._machine.handle_timeout(_now())
         self._drain()
@@ -355,6 +350,12 @@ class Adapter:
                 self._to_connect.remove(work)
                 return work
         return None
+
+    def _raise_unheard(self) -> None:
+        """The error of a connection that nobody waited for, so that SDAM learns of it: unless the pool was cleared since."""
+        failure, self._unheard = self._unheard, None
+        if failure and failure.generation == self.gen.get_overall():
+            raise failure.error
 
     def recording(self, trigger: str = "") -> bytes:
         """What was recorded, as a file."""
@@ -377,8 +378,7 @@ class Adapter:
             self._close(number)
         self._drain()
 
-    def _not_established(self, work: Establishment, error: BaseException) -> EstablishFailure | None:
-        """The failure, if no check-out waits for it."""
+    def _not_established(self, work: Establishment, error: BaseException) -> None:
         self._pending -= 1
         number = work.output.number
         conn = work.recorder and work.recorder.conn
@@ -401,9 +401,9 @@ class Adapter:
             if refused.code != ErrorCode.NOT_PENDING:
                 raise
         self._drain()
-        if self._failures.pop(number, None) is None:
-            return None
-        return failure
+        # Whoever waited for it may have got another connection meanwhile.
+        if self._failures.pop(number, None) and isinstance(error, PyMongoError):
+            self._unheard = failure
 
     # The drain.
 

@@ -79,9 +79,9 @@ class CmapPool(Adapter, pymongo_pool.Pool):
         with self.lock:
             work = self._maintain()
         self._leave()
-        failure = self._establish(work) if work else None
-        if failure:
-            raise failure.error
+        if work:
+            self._establish(work)
+            self._raise_unheard()
 
     def _get_conn(self, checkout_started_time: float, handler: Any = None) -> Any:
         if self._process is not process[0]:
@@ -89,7 +89,11 @@ class CmapPool(Adapter, pymongo_pool.Pool):
         with self.lock:
             conn, waiter = self._start_check_out(_Waiter, handler)
         if waiter is None:
-            self._leave()
+            try:
+                self._leave()
+            except BaseException:
+                self.checkin(conn)
+                raise
             return conn
         try:
             self._leave()
@@ -116,8 +120,16 @@ class CmapPool(Adapter, pymongo_pool.Pool):
         self._pinned_sockets.discard(conn)
         if self._process is not process[0]:
             self.reset_without_pause()
-        with self.lock:
-            self._end_use(conn, txn, cursor)
+        is_inside = False
+        try:
+            with self.lock:
+                is_inside = True
+                self._end_use(conn, txn, cursor)
+        finally:
+            # gevent kills a greenlet where it waits for a lock.
+            if not is_inside:
+                with self.lock:
+                    self._end_use(conn, txn, cursor)
         self._leave()
 
     def _leave(self) -> None:
@@ -159,22 +171,19 @@ class CmapPool(Adapter, pymongo_pool.Pool):
             # There are no more threads: the interpreter ends, or is one that may not have any.
             work.context.run(self._establish, work)
 
-    def _establish(self, work: Establishment) -> EstablishFailure | None:
-        """Establishes a connection. The failure, if nobody else has got to know it."""
+    def _establish(self, work: Establishment) -> None:
         token = _number.set(work.output.number)
-        failure = None
         try:
             conn = self.connect(handler=work.recorder)
         except BaseException as error:
             with self.lock:
-                failure = self._not_established(work, error)
+                self._not_established(work, error)
         else:
             with self.lock:
                 self._established(work, conn)
         finally:
             _number.reset(token)
         self._leave()
-        return failure
 
 
 _PymongosPool = pymongo_pool.Pool
