@@ -6,7 +6,6 @@
  */
 #define _GNU_SOURCE
 #include "driver.h"
-
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -165,6 +164,8 @@ static void turn(void)
     uint64_t at, moment = now();
     uint32_t reason;
     drain();
+    if (unfinished + connecting == 0)
+        return;
     expect(cmap_pool_poll_timeout(pool, &at, &reason));
     int millis = at == CMAP_NEVER ? -1 : at <= moment ? 0 : (int)((at - moment) / 1000000 + 1);
     if (epoll_wait(epoll, &event, 1, millis) <= 0)
@@ -194,6 +195,5 @@ int main(int count, char **arguments)
         turn();
     drain();
     end(address);
-    close(epoll);
     return failures > 0;
 }

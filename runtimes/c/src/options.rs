@@ -14,7 +14,7 @@ use crate::code::{CMAP_ERROR_OPTIONS, Failure};
 
 /// The options of a pool.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "an object of options")]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Options {
     max_pool_size: Option<u32>,
     min_pool_size: Option<u32>,
@@ -49,7 +49,7 @@ struct Options {
 
 /// The limits that can be changed.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default, expecting = "an object of limits")]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Limits {
     max_pool_size: Option<u32>,
     min_pool_size: Option<u32>,
@@ -179,6 +179,10 @@ fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T, Failure> {
     if text.is_empty() {
         return Ok(T::default());
     }
+    // A list would be read as the values of all options in their order.
+    if !text.trim_start().starts_with('{') {
+        return Err(Failure::new(CMAP_ERROR_OPTIONS, "a JSON object is expected, as in {\"maxPoolSize\": 5}"));
+    }
     serde_json::from_str(text).map_err(|error| Failure::new(CMAP_ERROR_OPTIONS, error.to_string()))
 }
 
@@ -260,7 +264,7 @@ mod tests {
             (r#"{"maxPoolSize": "5"}"#, "expected u32"),
             (r#"{"maintenanceMS": -2}"#, "neither a time nor -1"),
             (r#"{"maxWaitQueueDepth": "2"}"#, "such as \"2x\""),
-            ("[]", "expected an object of options"),
+            ("[]", "a JSON object is expected"),
             ("{", "EOF"),
         ] {
             let refused = of_pool(text).err().unwrap();

@@ -7,7 +7,7 @@ use cmap_core::pool::{
     Action, CheckOutError, CheckOutErrorKind, ConnectionClosedReason, ConnectionId, Delivery, Event, Handle, ServiceId,
     WaitLimit, WarmUpErrorKind,
 };
-use cmap_core::topology::WarmUpError;
+use cmap_core::topology::{SelectionErrorKind, WarmUpError};
 use serde_json::{Map, Value};
 
 use crate::ids::{CheckOut, Connection};
@@ -284,8 +284,9 @@ impl Output {
                 WarmUpErrorKind::BeyondMaxPoolSize { .. } => CMAP_COLD_MAX_POOL_SIZE,
                 WarmUpErrorKind::PoolClosed | WarmUpErrorKind::GivenUp | _ => CMAP_COLD_POOL_CLOSED,
             },
-            // The topology of one unmonitored server has none to select but while it is closed.
-            WarmUpError::Selection(_) | _ => CMAP_COLD_POOL_CLOSED,
+            WarmUpError::Selection(error) if error.kind == SelectionErrorKind::Closed => CMAP_COLD_POOL_CLOSED,
+            // The process was forked.
+            WarmUpError::Selection(_) | _ => CMAP_COLD_POOL_CLEARED,
         };
         Self { reason, ..ended }.with_text(state, &error.to_string())
     }

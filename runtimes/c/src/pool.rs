@@ -163,7 +163,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::panic, reason = "it stands for a bug")]
     fn a_pool_that_has_panicked_answers_so_until_it_is_freed() {
         let pool = new_pool();
         let (mut text, mut length) = (ptr::null(), 0);

@@ -38,7 +38,7 @@ fn null_is_answered_by_each_function_that_takes_a_pointer() {
     let (check_out, connection) = (&raw const check_out, &raw const connection);
     let (mut output, mut number) = (blank(), 0);
     let (output, number) = (&raw mut output, &raw mut number);
-    let one = &raw const *c"x" as *const c_char;
+    let one = c"x".as_ptr();
     type Call = fn(*mut Pool, *const CheckOut, *const Connection, *mut Output, *mut u32, *const c_char) -> i32;
     // SAFETY: of all of them, the pointers are NULL, or to what lives as long as this test.
     let calls: [Call; 12] = [
@@ -85,7 +85,7 @@ fn a_pool_without_a_place_for_it_is_not_made() {
 
     assert_eq!(made(problem.as_mut_ptr(), 6), CMAP_ERROR_NULL);
 
-    let text = problem.map(c_char::cast_unsigned);
+    let text = problem.map(|byte| byte as u8);
     assert_eq!(&text, b"pool \0\x7f\x7f", "cut, ended by a zero, and nothing beyond the size");
     assert_eq!(made(ptr::null_mut(), 6), CMAP_ERROR_NULL);
     assert_eq!(made(problem.as_mut_ptr(), 0), CMAP_ERROR_NULL);

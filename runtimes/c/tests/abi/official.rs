@@ -278,7 +278,9 @@ impl<'a> Session<'a> {
                 let Some(place) = self.ended.iter().position(|(ended, _)| *ended == check_out) else { return false };
                 let (_, seen) = self.ended.swap_remove(place);
                 if seen.kind == CMAP_DELIVER {
-                    label.map(|label| self.labels.insert(label, seen));
+                    if let Some(label) = label {
+                        self.labels.insert(label, seen);
+                    }
                     None
                 } else {
                     Some((error_type(seen.reason), seen.text))
@@ -361,6 +363,7 @@ impl<'a> Session<'a> {
 
     /// Nothing is left when all has come back.
     fn check_end(mut self) -> Result<(), String> {
+        self.threads.clear();
         self.pool.close(self.now).unwrap();
         self.drain();
         for held in core::mem::take(&mut self.held) {

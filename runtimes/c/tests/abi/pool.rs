@@ -120,7 +120,7 @@ impl AbiPool {
             problem.as_mut_ptr(),
             problem.len()
         ));
-        let text = problem.iter().map_while(|&byte| (byte != 0).then(|| byte.cast_unsigned()));
+        let text = problem.iter().map_while(|&byte| (byte != 0).then_some(byte as u8));
         made.map(|()| Self(pool)).map_err(|code| (code, String::from_utf8(text.collect()).unwrap()))
     }
 
@@ -162,7 +162,7 @@ impl AbiPool {
     }
 
     pub(crate) fn clear(&self, now: u64, service: Option<[u8; 12]>, interrupts: bool, cause: &str) -> Result<(), Code> {
-        let service = service.as_ref().map_or(ptr::null(), <[u8; 12]>::as_ptr);
+        let service = service.as_ref().map_or(ptr::null(), |service| service.as_ptr());
         call!(cmap_pool_clear(self.0, now, service, interrupts.into(), cause.as_ptr().cast(), cause.len()))
     }
 

@@ -46,7 +46,20 @@ fn newest(extension: &str) -> PathBuf {
 pub(crate) fn compile(compiler: &Path, more: &[&str]) -> Command {
     let mut command = Command::new(compiler);
     command.args(["-std=c99", "-g"]).args(WARNINGS).args(more);
-    command.arg("-I").arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("include"));
+    command.arg("-I").arg(include());
+    command
+}
+
+/// Where the header is.
+pub(crate) fn include() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("include")
+}
+
+/// A run of a program, which is ended if it hangs.
+pub(crate) fn run(program: &Path) -> Command {
+    let Some(timeout) = tool("timeout") else { return Command::new(program) };
+    let mut command = Command::new(timeout);
+    command.arg("120").arg(program);
     command
 }
 

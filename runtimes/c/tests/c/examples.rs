@@ -32,9 +32,9 @@ impl Example {
     fn run(&self, under: &[&str], clients: u32, pings: u32) -> Value {
         let server = server::Server::start();
         let mut command = match under {
-            [] => Command::new(&self.program),
+            [] => built::run(&self.program),
             [tool, flags @ ..] => {
-                let mut command = Command::new(tool);
+                let mut command = built::run(Path::new(tool));
                 command.args(flags).arg(&self.program);
                 command
             }
@@ -78,7 +78,7 @@ fn an_example_without_a_server_ends_with_failures_and_no_mistake() {
     for name in EXAMPLES {
         let Some(example) = Example::build(name, &[], built::link_shared()) else { return };
         let port = address.port().to_string();
-        let output = Command::new(&example.program).args(["127.0.0.1", &port, "1", "1"]).output().unwrap();
+        let output = built::run(&example.program).args(["127.0.0.1", &port, "1", "1"]).output().unwrap();
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(errors.contains("the server cannot be reached"), "{name}: {errors}");
         assert_eq!(output.status.code(), Some(1), "{name}: {errors}");

@@ -5,7 +5,7 @@ use cmap_core::pool::{Action, CheckOutError, CheckOutErrorKind, CheckOutId, Even
 
 use crate::pool::Seen;
 
-/// An output, as it has to come through the header. `socket_of` and `origin_of` look into the pool as it is at that moment.
+/// An output, as it has to come through the header; `pool` is as it is at that moment.
 pub(crate) fn seen(output: &Output<u64>, pool: &mut Pool<u64>) -> Seen {
     match output {
         Output::Action(action) => of_action(action, pool),

@@ -21,11 +21,19 @@ pub(crate) struct Twins {
     /// Kept beside the others only while they are drained after each call: the order of what is left differs otherwise.
     pool: Option<Pool<u64>>,
     pub(crate) now: u64,
-    /// The warm-ups by their numbers, and whether they have ended.
-    pub(crate) warm_ups: Vec<(WarmUpId, u64)>,
-    pool_warm_ups: Vec<pool::WarmUpId>,
+    /// The warm-ups whose end was not told yet.
+    pub(crate) warm_ups: Vec<WarmUp>,
+    last_warm_up: u64,
     /// What the pool by itself has said since the last drain, warm-ups left out.
     told: Vec<pool::Output<u64>>,
+}
+
+/// A warm-up, as each of the three calls it.
+#[derive(Clone, Copy)]
+pub(crate) struct WarmUp {
+    pub(crate) number: u64,
+    pub(crate) id: WarmUpId,
+    of_pool: Option<pool::WarmUpId>,
 }
 
 /// What a call came to.
@@ -47,7 +55,7 @@ impl Twins {
             pool: alone.then_some(pool),
             now,
             warm_ups: Vec::new(),
-            pool_warm_ups: Vec::new(),
+            last_warm_up: 0,
             told: Vec::new(),
         }
     }
@@ -60,9 +68,6 @@ impl Twins {
         if let (Some(pool), Some(of_pool)) = (&mut self.pool, of_pool) {
             let own = pool.call(now, of_pool, socket);
             assert_eq!(without_ids(&own), without_ids_of_topology(&answer), "the pool by itself");
-            if let pool::Answer::WarmUp(id) = own {
-                self.pool_warm_ups.push(id);
-            }
         }
         match answer {
             Answer::Done | Answer::WarmUp(_) => Came::Done,
@@ -92,15 +97,14 @@ impl Twins {
         (CheckOut { opaque: begun.to_bits() }, Came::Delivered(delivered.unwrap_or(Seen::NOTHING)))
     }
 
+    /// Begins a warm-up, and returns its number.
     pub(crate) fn warm_up(&mut self, connections: Option<u32>) -> u64 {
         let now = Instant::from_nanos(self.now);
         let id = self.topology.warm_up(now, Criteria::WRITABLE, connections);
-        if let Some(pool) = &mut self.pool {
-            self.pool_warm_ups.push(pool.warm_up(now, connections));
-        }
-        let number = self.warm_ups.len() as u64 + 1;
-        self.warm_ups.push((id, number));
-        number
+        let of_pool = self.pool.as_mut().map(|pool| pool.warm_up(now, connections));
+        self.last_warm_up += 1;
+        self.warm_ups.push(WarmUp { number: self.last_warm_up, id, of_pool });
+        self.last_warm_up
     }
 
     /// The next output of the topology, as the header has to tell it, which has to do so.
@@ -115,7 +119,8 @@ impl Twins {
                     break expected::seen(&output, &mut server.pool().clone());
                 }
                 topology::Output::WarmedUp { warm_up, result } => {
-                    let (_, number) = *self.warm_ups.iter().find(|(id, _)| *id == warm_up).unwrap();
+                    let place = self.warm_ups.iter().position(|own| own.id == warm_up).unwrap();
+                    let number = self.warm_ups.remove(place).number;
                     let error = result.err();
                     let text = error.as_ref().map(ToString::to_string).unwrap_or_default();
                     let reason = error.map_or(0, |error| cold(&error));
@@ -192,8 +197,8 @@ impl Twins {
             Input::Resume => pool::Input::Resume,
             Input::RenewCredential(_) => pool::Input::RenewCredential,
             Input::CancelWarmUp(id) => {
-                let place = self.warm_ups.iter().position(|(own, _)| *own == id)?;
-                pool::Input::CancelWarmUp(*self.pool_warm_ups.get(place)?)
+                let known = self.warm_ups.iter().find(|warm_up| warm_up.id == id)?;
+                pool::Input::CancelWarmUp(known.of_pool?)
             }
             Input::Timeout => pool::Input::Timeout,
             _ => return None,
@@ -268,7 +273,11 @@ fn without_ids_of_topology(answer: &Answer<u64>) -> String {
 }
 
 fn cold(error: &topology::WarmUpError) -> u32 {
-    let topology::WarmUpError::Pool(error) = error else { return 1 };
+    let error = match error {
+        topology::WarmUpError::Pool(error) => error,
+        topology::WarmUpError::Selection(error) if error.kind == topology::SelectionErrorKind::Closed => return 1,
+        _ => return 2,
+    };
     match &error.kind {
         pool::WarmUpErrorKind::PoolClosed => 1,
         pool::WarmUpErrorKind::PoolCleared { .. } => 2,
