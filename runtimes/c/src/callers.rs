@@ -61,7 +61,7 @@ pub unsafe extern "C" fn cmap_pool_cancel_check_out(
                 Answer::Cancellation(Cancellation::Cancelled) => found.set(CMAP_CANCELLED),
                 Answer::Cancellation(Cancellation::Delivered) => found.set(CMAP_DELIVERED),
                 Answer::Cancellation(Cancellation::Finished) => found.set(CMAP_FINISHED),
-                _ => return Err(unexpected()),
+                Answer::Done | _ => return Err(unexpected()),
             }
             Ok(())
         })

@@ -117,7 +117,7 @@ impl State {
         match self.machine.call(Instant::from_nanos(now), input, socket) {
             Answer::Misuse(misuse, _) => Err(misuse.into()),
             Answer::LimitsRefused(error) => Err(error.into()),
-            answer => Ok(answer),
+            answer @ (Answer::Done | _) => Ok(answer),
         }
     }
 

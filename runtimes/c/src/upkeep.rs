@@ -93,7 +93,7 @@ pub unsafe extern "C" fn cmap_pool_cancel_warm_up(pool: *mut Pool, now: u64, war
                     found.set(CMAP_CANCELLED);
                 }
                 Answer::WarmUpCancelled(None) => found.set(CMAP_FINISHED),
-                _ => return Err(unexpected()),
+                Answer::Done | _ => return Err(unexpected()),
             }
             Ok(())
         })

@@ -32,7 +32,6 @@ fn refused(pool: &AbiPool, call: impl FnOnce(*mut Pool) -> i32) -> i32 {
 }
 
 #[test]
-#[expect(clippy::undocumented_unsafe_blocks, reason = "said once for all calls")]
 fn null_is_answered_by_each_function_that_takes_a_pointer() {
     let (pool, check_out, connection) = in_use(0);
     let (check_out, connection) = (&raw const check_out, &raw const connection);

@@ -99,7 +99,7 @@ fn not_every_stage_can_follow() {
 
     assert_eq!(cluster.refusal(doc! {}, &[doc! { "$unsupported": "foo" }]), 40324);
     for stage in [doc! { "$group": { "_id": 1 } }, doc! { "$sort": { "x": 1 } }, doc! { "$out": "x" }] {
-        assert_eq!(cluster.refusal(doc! {}, &[stage.clone()]), 20, "{stage}");
+        assert_eq!(cluster.refusal(doc! {}, std::slice::from_ref(&stage)), 20, "{stage}");
     }
     let split = doc! { "$changeStreamSplitLargeEvent": {} };
     assert_eq!(cluster.refusal(doc! {}, &[split.clone(), doc! { "$match": {} }]), 7_182_802);

@@ -71,7 +71,7 @@ fn play(queue: &mut Queue, crowds: &mut [Crowd], time: Duration, seed: u64) {
             Event::Sends { crowd } => match queue.enter(now, &crowds[crowd].user, Class::Ordinary, 1) {
                 Entered::Runs(place) => placed.push((crowd, now, place)),
                 Entered::Waits(ticket) => _ = waiting.insert(ticket, (crowd, now)),
-                other => panic!("{other:?}"),
+                other @ (Entered::Displaces { .. } | Entered::Full | Entered::TooLarge) => panic!("{other:?}"),
             },
             Event::Ends { crowd, arrived, number } => {
                 let place: Placed = running.remove(&number).unwrap();
