@@ -197,7 +197,7 @@ fn a_struct_that_is_too_short_is_not_touched_and_a_longer_one_only_as_far_as_is_
 #[test]
 fn a_text_that_is_not_utf_8_is_refused() {
     let pool = AbiPool::new("", 0).unwrap();
-    let bytes = b"caf\xe9";
+    let bytes = b"r\xe9\xe9l";
     // SAFETY: the pool is not freed yet, and there are so many bytes.
     let code = refused(&pool, |pool| unsafe { cmap_pool_clear(pool, 0, ptr::null(), 0, bytes.as_ptr().cast(), 4) });
 

@@ -7,7 +7,7 @@
 use crate::config::Config;
 use crate::protocol::DoorLimits;
 
-use super::StartError;
+use super::error::StartError;
 
 /// What is open beside clients and connections upstream: the status and who asks it, listeners, the runtime's own, a lookup of names.
 const OWN: usize = 64;

@@ -9,9 +9,10 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use super::connection;
+use super::error::StartError;
 use super::shared::{Entrance, Shared, Stage};
 use super::tls::Certificate;
-use super::{StartError, connection};
 use crate::config::Listener;
 
 /// How long to wait after an accept that failed: the process may have too many open files, which passes.

@@ -91,7 +91,7 @@ impl Project {
 }
 
 impl<'a> Parts<'a> {
-    /// Adds what a document within the specification says of the fields at `path`.
+    /// Adds what a document within the specification asks for the fields at `path`.
     fn read(&mut self, path: &str, specification: &'a RawDocument) -> Result<(), CommandFailure> {
         for (name, value) in fields(specification) {
             let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };

@@ -38,7 +38,7 @@ pub struct StoreSnapshot(Catalog);
 pub struct Changes {
     definitions: Vec<Definition>,
     documents: Vec<Change>,
-    /// The same in the order in which its commands did it, for change streams.
+    /// What its commands did, in their order, for change streams.
     events: Vec<Arc<Event>>,
     transaction: Option<Arc<TransactionId>>,
 }

@@ -23,7 +23,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use super::StartError;
+use super::error::StartError;
 use super::shared::{Shared, Stage};
 use report::Report;
 

@@ -91,7 +91,7 @@ impl ChangeStream {
         Ok(stream)
     }
 
-    /// A stream that goes on after the event which made another one invalid ends at once, unless it was told of that.
+    /// A stream that goes on after the event which made another one invalid ends at once, unless its token is the end itself.
     fn end_if_resumed_before_its_end(&mut self, history: &History, work: &Work) -> Result<(), CommandFailure> {
         let ends = |event: &&Arc<Event>| self.options.scope.is_ended_by(event);
         match history.ending_at(self.position).filter(ends).filter(|_| !self.token.is_of_end) {
