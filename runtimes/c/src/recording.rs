@@ -1,4 +1,4 @@
-//! Recordings: the calls of a pool as a file that `spec-runner replay` repeats and explains.
+//! Recordings: the calls of a pool as a file that `cmap replay` repeats and explains.
 
 use core::ffi::c_char;
 

@@ -9,11 +9,11 @@ from types import TracebackType
 
 
 class Server:
-    """`spec-runner serve`: the program that CMAP_TEST_SERVER names, or one in the folder CMAP_PROGRAMS."""
+    """`cmap serve`: the program that CMAP_TEST_SERVER names, or one in the folder CMAP_PROGRAMS."""
 
     def __init__(self, *options: str) -> None:
         folder = Path(os.environ.get("CMAP_PROGRAMS", "target/debug"))
-        program = os.environ.get("CMAP_TEST_SERVER", str(folder / "spec-runner"))
+        program = os.environ.get("CMAP_TEST_SERVER", str(folder / "cmap"))
         self._process = subprocess.Popen([program, "serve", "--port", "0", *options], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout
         self.address = self._process.stdout.readline().split()[-1]
