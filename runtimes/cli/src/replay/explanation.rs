@@ -112,8 +112,12 @@ pub(super) const NO_HOLDER: &str =
 
 /// Whether the holder of a check-out is missing that waited, or for which others did.
 pub(super) fn lacks_holders(wait: &Wait) -> bool {
-    let lacks = |limit: &Limit| matches!(limit, Limit::MaxPoolSize { uses, .. } if uses.iter().any(|it| name(it.holder.as_deref()).is_none()));
-    name(wait.holder.as_deref()).is_none() || wait.intervals.iter().any(|interval| lacks(&interval.limit))
+    let is_missing = |holder: &Option<String>| name(holder.as_deref()).is_none();
+    let lacks = |limit: &Limit| {
+        let Limit::MaxPoolSize { uses, .. } = limit else { return false };
+        uses.iter().any(|held| is_missing(&held.holder))
+    };
+    is_missing(&wait.holder) || wait.intervals.iter().any(|interval| lacks(&interval.limit))
 }
 
 /// How a wait ended.

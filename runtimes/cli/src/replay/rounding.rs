@@ -4,15 +4,16 @@ use std::time::Duration;
 
 /// A duration in its unit.
 pub(super) fn time(duration: Duration) -> String {
-    let seconds = duration.as_secs_f64();
-    let (value, unit) = match duration {
-        Duration::ZERO => return "0 s".to_owned(),
-        _ if seconds >= 600.0 => (seconds / 60.0, "min"),
-        _ if seconds >= 1.0 => (seconds, "s"),
-        _ if seconds >= 1e-3 => (seconds * 1e3, "ms"),
-        _ if seconds >= 1e-6 => (seconds * 1e6, "µs"),
-        _ => (seconds * 1e9, "ns"),
+    let nanos = duration.as_nanos() as f64;
+    let (size, unit) = match nanos {
+        0.0 => return "0 s".to_owned(),
+        600e9.. => (60e9, "min"),
+        1e9.. => (1e9, "s"),
+        1e6.. => (1e6, "ms"),
+        1e3.. => (1e3, "µs"),
+        _ => (1.0, "ns"),
     };
+    let value = nanos / size;
     let decimals = match value {
         _ if value < 10.0 => 2,
         _ if value < 100.0 => 1,
