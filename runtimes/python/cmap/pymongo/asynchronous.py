@@ -13,7 +13,8 @@ from pymongo.asynchronous import pool as pymongo_pool
 from pymongo.lock import _async_create_lock
 
 from cmap import Output
-from cmap.pymongo.shared import Adapter, EstablishFailure, Establishment, _now, _number, process
+from cmap.pymongo.shared import Adapter, EstablishFailure, Establishment, _number, process
+from cmap.pymongo.translation import now
 
 
 class _Waiter:
@@ -38,7 +39,7 @@ class _Waiter:
 
     async def wait(self) -> bool:
         """Returns whether it was woken, and did not reach its limit."""
-        timeout = None if self.limit is None else max(0, self.limit - _now()) / 1e9
+        timeout = None if self.limit is None else max(0, self.limit - now()) / 1e9
         done, _ = await asyncio.wait((self._woken,), timeout=timeout)
         return bool(done)
 

@@ -11,10 +11,7 @@ their like are pymongo's names, which the rest of pymongo and its tests read.
 from __future__ import annotations
 
 import collections
-import itertools
 import os
-import random
-import sys
 import time
 from collections.abc import Callable
 from contextvars import Context, ContextVar
@@ -24,21 +21,17 @@ from typing import Any, NoReturn, Protocol
 from bson.objectid import ObjectId
 from pymongo import _csot
 from pymongo._telemetry import _CmapTelemetry
-from pymongo.errors import AutoReconnect, ConnectionFailure, NetworkTimeout, OperationFailure, PyMongoError
+from pymongo.errors import AutoReconnect, ConnectionFailure, PyMongoError
 from pymongo.helpers_shared import _get_timeout_details
 from pymongo.logger import _CONNECTION_LOGGER, _is_debug_enabled
-from pymongo.monitoring import ConnectionCheckOutFailedReason, ConnectionClosedReason
 from pymongo.pool_options import PoolOptions
 from pymongo.pool_shared import PoolState, _PoolClosedError, _raise_connection_failure
 
 import cmap
-from cmap import NEVER, Closed, Condition, ErrorCode, Failed, Fault, Flag, Kind, Output, Phase, Reaction
+from cmap import NEVER, Condition, ErrorCode, Failed, Kind, Output, Phase, Reaction
+from cmap.pymongo.translation import EVENTS, fault_of, machine_for, millis, now, operation_deadline, place_of_caller
 
-_now = time.monotonic_ns
 _DELIVER = int(Kind.DELIVER)
-_ERRORED, _USABLE = int(Condition.ERRORED), int(Condition.USABLE)
-_pool_numbers = itertools.count(1)
-
 # The number of the connection that is being established here, which `connect()` asks for.
 _number: ContextVar[int | None] = ContextVar("cmap_connection_number", default=None)
 
@@ -46,28 +39,6 @@ _number: ContextVar[int | None] = ContextVar("cmap_connection_number", default=N
 process = [object()]
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: process.__setitem__(0, object()))
-
-_CLOSED = {
-    Closed.STALE: ConnectionClosedReason.STALE,
-    Closed.IDLE: ConnectionClosedReason.IDLE,
-    Closed.ERROR: ConnectionClosedReason.ERROR,
-    Closed.POOL_CLOSED: ConnectionClosedReason.POOL_CLOSED,
-    Closed.SURPLUS: ConnectionClosedReason.IDLE,
-}
-
-_TIMED_OUT = (
-    "Wait queue timeout elapsed without a connection becoming available",
-    ConnectionCheckOutFailedReason.TIMEOUT,
-)
-_BROKEN = (
-    "An error occurred while trying to establish a new connection",
-    ConnectionCheckOutFailedReason.CONN_ERROR,
-)
-_FAILED = {
-    Failed.POOL_CLOSED: ("Connection pool was closed", ConnectionCheckOutFailedReason.POOL_CLOSED),
-    Failed.WAIT_QUEUE_TIMEOUT: _TIMED_OUT,
-    Failed.DEADLINE: _TIMED_OUT,
-}
 
 
 class Waiter(Protocol):
@@ -155,11 +126,11 @@ class Adapter:
         self.pid, self._process = os.getpid(), process[0]
         self._pending = self.active_sockets = self.operation_count = 0
         self._observed = True
-        self._machine = machine = _machine_for(self.address, self.opts, self._interval)
+        self._machine = machine = machine_for(self.address, self.opts, self._interval)
         if self.recording_bytes:
             machine.start_recording(self.recording_bytes)
         if self.state == PoolState.READY:
-            machine.ready(_now())
+            machine.ready(now())
         self._drain()
         # Of a beginning, pymongo's `__init__` has told.
         self._to_publish.clear()
@@ -193,7 +164,7 @@ class Adapter:
     def _check_interval_seconds(self, interval: float | None) -> None:
         self._interval = interval
         if self._machine:
-            self._machine.resize(_now(), {"checkAfterIdleMS": _millis(interval)})
+            self._machine.resize(now(), {"checkAfterIdleMS": millis(interval)})
 
     # Calls. The caller has the lock.
 
@@ -209,10 +180,10 @@ class Adapter:
         """Asks for a connection. It is the first of the two, or else the second waits for it."""
         self.operation_count += 1
         self._observe()
-        now, deadline = _now(), _deadline() if _csot.get_timeout() else NEVER
-        output = self._machine.check_out(now, deadline)
+        started, deadline = now(), operation_deadline() if _csot.get_timeout() else NEVER
+        output = self._machine.check_out(started, deadline)
         if self.recording_bytes:
-            self._machine.note_holder(output.check_out, _place_of_caller())
+            self._machine.note_holder(output.check_out, place_of_caller())
         is_delivered = output.kind == _DELIVER
         if is_delivered and not self._observed:
             conn = self._take(output)
@@ -220,7 +191,7 @@ class Adapter:
             return conn, None
         waiter = make_waiter(output, handler)
         timeout = self.opts.wait_queue_timeout
-        limit = min(deadline, now + _millis(timeout) * 1_000_000) if timeout else deadline
+        limit = min(deadline, started + millis(timeout) * 1_000_000) if timeout else deadline
         waiter.limit = None if limit == NEVER else limit
         self._waiters[waiter.key] = waiter
         if is_delivered:
@@ -230,14 +201,14 @@ class Adapter:
 
     def _handle_timeout(self, waiter: Waiter) -> None:
         """A check-out's time is up. While its own connection is established, waitQueueTimeoutMS does not count, and it waits on."""
-        self._machine.handle_timeout(_now())
+        self._machine.handle_timeout(now())
         self._drain()
         waiter.limit = self._machine.next_check_out_timeout()
 
     def _give_up(self, waiter: Waiter) -> Any:
         """Ends a check-out that failed, or was cut off while it waited. Its connection, if it has one by now."""
         if waiter.answer is None:
-            self._machine.cancel_check_out(_now(), waiter.output.check_out)
+            self._machine.cancel_check_out(now(), waiter.output.check_out)
             self._drain()
         self._waiters.pop(waiter.key, None)
         if not waiter.conn:
@@ -276,13 +247,13 @@ class Adapter:
             return
         self.active_sockets -= 1
         self.operation_count -= 1
-        now = _now()
+        ended = now()
         if conn.closed:
-            delivery = self._machine.check_in(now, lease, _ERRORED)
+            delivery = self._machine.check_in(ended, lease, Condition.ERRORED)
         else:
-            conn.last_checkin_time = now / 1e9
+            conn.last_checkin_time = ended / 1e9
             conn.is_writable = bool(self.is_writable)
-            delivery = self._machine.check_in(now, lease)
+            delivery = self._machine.check_in(ended, lease)
             if not delivery:
                 self.conns.appendleft(conn)
         if delivery:
@@ -293,7 +264,7 @@ class Adapter:
         if self.state == PoolState.PAUSED:
             self.state = PoolState.READY
             self._observe()
-            self._machine.ready(_now())
+            self._machine.ready(now())
             self._drain()
 
     def _clear(self, close: bool, pause: bool, service_id: ObjectId | None, interrupt: bool) -> None:
@@ -308,7 +279,7 @@ class Adapter:
                 return
         if close:
             self.state = PoolState.CLOSED
-            self._machine.close(_now())
+            self._machine.close(now())
             self._drain()
             return
         machine = self._machine
@@ -317,16 +288,16 @@ class Adapter:
         else:
             services = [service.binary for service in ([service_id] if service_id else self.gen._generations)]
         for service in services:
-            machine.clear(_now(), service=service, interrupt=interrupt)
+            machine.clear(now(), service=service, interrupt=interrupt)
             self._drain()
         # Closes what has become stale, without waiting for the next maintenance.
-        machine.handle_timeout(_now())
+        machine.handle_timeout(now())
         self._drain()
-        if self.state == PoolState.READY and not self.opts.load_balanced:
+        if services and self.state == PoolState.READY and not self.opts.load_balanced:
             if pause and self.opts.pause_enabled:
                 self.state = PoolState.PAUSED
             else:
-                machine.ready(_now())
+                machine.ready(now())
                 self._drain()
 
     def _leave_parent(self) -> None:
@@ -334,7 +305,7 @@ class Adapter:
         idle, self.conns = self.conns, collections.deque()
         self._renew()
         if self.state == PoolState.READY:
-            self._publish_later(self._events.pool_cleared, None, False)
+            self._to_publish.append((self._events.pool_cleared, (None, False), None))
         self._to_publish.extend((None, (conn,), None) for conn in idle)
 
     def _maintain(self) -> Establishment | None:
@@ -343,7 +314,7 @@ class Adapter:
             return None
         self._raise_unheard()
         self._observe()
-        self._machine.handle_timeout(_now())
+        self._machine.handle_timeout(now())
         self._drain()
         for work in self._to_connect:
             if work.recorder is None:
@@ -371,8 +342,8 @@ class Adapter:
         self.conns.appendleft(conn)
         try:
             if self.opts.load_balanced:
-                self._machine.hello(_now(), output.connection, conn.service_id.binary)
-            self._machine.established(_now(), output.connection, number)
+                self._machine.hello(now(), output.connection, conn.service_id.binary)
+            self._machine.established(now(), output.connection, number)
         except cmap.Error:
             # The pool has given it up meanwhile.
             self._close(number)
@@ -383,12 +354,12 @@ class Adapter:
         number = work.output.number
         conn = work.recorder and work.recorder.conn
         failure = self._failures[number] = EstablishFailure(error, conn, work.generation)
-        fault, code = _fault_of(error)
+        fault, code = fault_of(error)
         phase = Phase.AUTHENTICATE if conn else Phase.CONNECT
         text = str(error) if isinstance(error, ConnectionFailure) else type(error).__name__
         try:
             self._machine.establish_failed(
-                _now(),
+                now(),
                 work.output.connection,
                 phase,
                 fault,
@@ -428,7 +399,7 @@ class Adapter:
 
     def _check(self, output: Output) -> None:
         conn = self._connections.get(output.number)
-        self._machine.checked(_now(), output.connection, conn is not None and not conn.conn_closed())
+        self._machine.checked(now(), output.connection, conn is not None and not conn.conn_closed())
 
     def _deliver(self, output: Output) -> None:
         waiter = self._waiters[bytes(output.check_out)]
@@ -479,42 +450,11 @@ class Adapter:
 
     # Events.
 
-    def _publish_later(self, publish: Callable[..., None], *arguments: Any, waiter: Waiter | None = None) -> None:
-        self._to_publish.append((publish, arguments, waiter))
-
-    def _pool_ready(self, _: Output) -> None:
-        self._publish_later(self._events.pool_ready)
-
-    def _pool_cleared(self, output: Output) -> None:
-        service = ObjectId(bytes(output.service)) if output.flags & Flag.SERVICE else None
-        self._publish_later(self._events.pool_cleared, service, bool(output.flags & Flag.INTERRUPT))
-
-    def _pool_closed(self, _: Output) -> None:
-        self._publish_later(self._events.pool_closed)
-
-    def _connection_created(self, output: Output) -> None:
-        self._publish_later(self._events.connection_created, output.number)
-
-    def _connection_ready(self, output: Output) -> None:
-        self._publish_later(self._events.connection_ready, output.number, _start(output))
-
-    def _connection_closed(self, output: Output) -> None:
-        self._publish_later(self._events.connection_closed, output.number, _CLOSED[output.reason])
-
-    def _check_out_started(self, _: Output) -> None:
-        self._publish_later(self._events.checkout_started)
-
-    def _check_out_failed(self, output: Output) -> None:
-        reason = _FAILED.get(output.reason, _BROKEN)
-        waiter = self._waiters.get(bytes(output.check_out))
-        self._publish_later(self._events.checkout_failed, *reason, _start(output), waiter=waiter)
-
-    def _checked_out(self, output: Output) -> None:
-        waiter = self._waiters.get(bytes(output.check_out))
-        self._publish_later(self._events.checkout_succeeded, output.number, _start(output), waiter=waiter)
-
-    def _checked_in(self, output: Output) -> None:
-        self._publish_later(self._events.checked_in, output.number)
+    def _note_event(self, output: Output) -> None:
+        publish, *arguments = EVENTS[output.kind](self._events, output)
+        # Of an exception of a listener, the check-out learns that the event names.
+        waiter = self._waiters.get(bytes(output.check_out)) if output.check_out else None
+        self._to_publish.append((publish, tuple(arguments), waiter))
 
     def _publish(self, publish: Callable[..., None], arguments: tuple[Any, ...], waiter: Waiter | None) -> None:
         """Publishes an event. An exception of a listener belongs to the check-out that the event names."""
@@ -533,81 +473,5 @@ _CARRY_OUT: dict[int, Callable[[Adapter, Output], None]] = {
     Kind.FAIL: Adapter._fail,
     Kind.CLOSE: Adapter._close_socket,
     Kind.INTERRUPT: Adapter._interrupt,
-    Kind.EVENT_POOL_READY: Adapter._pool_ready,
-    Kind.EVENT_POOL_CLEARED: Adapter._pool_cleared,
-    Kind.EVENT_POOL_CLOSED: Adapter._pool_closed,
-    Kind.EVENT_CONNECTION_CREATED: Adapter._connection_created,
-    Kind.EVENT_CONNECTION_READY: Adapter._connection_ready,
-    Kind.EVENT_CONNECTION_CLOSED: Adapter._connection_closed,
-    Kind.EVENT_CHECK_OUT_STARTED: Adapter._check_out_started,
-    Kind.EVENT_CHECK_OUT_FAILED: Adapter._check_out_failed,
-    Kind.EVENT_CHECKED_OUT: Adapter._checked_out,
-    Kind.EVENT_CHECKED_IN: Adapter._checked_in,
+    **dict.fromkeys(EVENTS, Adapter._note_event),
 }
-
-
-def _machine_for(address: Any, opts: PoolOptions, check_interval: float | None) -> cmap.Pool:
-    options: dict[str, Any] = {
-        "maxPoolSize": opts.max_pool_size or 0,
-        "minPoolSize": opts.min_pool_size,
-        "maxConnecting": opts.max_connecting,
-        "loadBalanced": bool(opts.load_balanced),
-        # Whoever calls `remove_stale_sockets` has an interval of its own.
-        "maintenanceMS": 1,
-        "checkAfterIdleMS": _millis(check_interval),
-        # pymongo's own rules of overload hold.
-        "backoff": False,
-        "seed": random.getrandbits(64),
-        "poolNumber": next(_pool_numbers) % 2**32,
-    }
-    if opts.max_idle_time_seconds is not None:
-        options["maxIdleTimeMS"] = _millis(opts.max_idle_time_seconds)
-    if opts.wait_queue_timeout:
-        options["waitQueueTimeoutMS"] = _millis(opts.wait_queue_timeout)
-    host, port = address
-    name = host if port is None else f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    try:
-        return cmap.Pool(name, options, now=_now())
-    except cmap.Error as refused:
-        if refused.code != ErrorCode.ADDRESS:
-            raise
-        # pymongo takes whatever it is given, and fails when it connects. The machine has the address for recordings only.
-        return cmap.Pool("unknown.invalid:27017", options, now=_now())
-
-
-def _millis(seconds: float | None) -> int:
-    """Never, as -1, for None."""
-    return -1 if seconds is None else int(seconds * 1000)
-
-
-def _deadline() -> int:
-    """The end of the operation that pymongo's `timeout` or timeoutMS bounds."""
-    deadline = _csot.get_deadline()
-    return NEVER if deadline == float("inf") else int(deadline * 1e9)
-
-
-def _start(output: Output) -> float:
-    """When what an event tells of has begun, as pymongo's telemetry wants to know."""
-    return time.monotonic() - output.nanos / 1e9
-
-
-def _fault_of(error: BaseException) -> tuple[Fault, int]:
-    if isinstance(error, NetworkTimeout):
-        return Fault.TIMEOUT, 0
-    if isinstance(error, ConnectionFailure):
-        return Fault.NETWORK, 0
-    if isinstance(error, OperationFailure):
-        return Fault.SERVER, error.code or 0
-    return Fault.OTHER, 0
-
-
-def _place_of_caller() -> str:
-    """Where the application asks for a connection: the innermost function that is neither pymongo's nor this package's."""
-    frame = sys._getframe(1)
-    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _OURS:
-        frame = frame.f_back
-    code = frame.f_code
-    return f"{code.co_qualname} ({os.path.basename(code.co_filename)}:{frame.f_lineno})"
-
-
-_OURS = ("cmap", "pymongo", "gridfs", "contextlib")

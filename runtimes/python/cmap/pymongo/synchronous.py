@@ -13,7 +13,8 @@ from pymongo.lock import _create_lock
 from pymongo.synchronous import pool as pymongo_pool
 
 from cmap import Output
-from cmap.pymongo.shared import Adapter, EstablishFailure, Establishment, _now, _number, process
+from cmap.pymongo.shared import Adapter, EstablishFailure, Establishment, _number, process
+from cmap.pymongo.translation import now
 
 
 class _Waiter:
@@ -40,7 +41,7 @@ class _Waiter:
         """Returns whether it was woken, and did not reach its limit."""
         if self.limit is None:
             return self._asleep.acquire()
-        return self._asleep.acquire(timeout=max(0, self.limit - _now()) / 1e9)
+        return self._asleep.acquire(timeout=max(0, self.limit - now()) / 1e9)
 
 
 class CmapPool(Adapter, pymongo_pool.Pool):
