@@ -6,31 +6,24 @@ Nothing is awaited between a call of the machine and the end of its drain.
 from __future__ import annotations
 
 import asyncio
-from contextvars import Context, copy_context
+from contextvars import Context
 from typing import Any
 
 from pymongo.asynchronous import pool as pymongo_pool
 from pymongo.lock import _async_create_lock
 
 from cmap import Output
-from cmap.pymongo.shared import Adapter, EstablishFailure, Establishment, _number, process
+from cmap.pymongo.shared import Adapter, Establishment, Waiter, _number, process
 from cmap.pymongo.translation import now
 
 
-class _Waiter:
+class _Waiter(Waiter):
     """A task that waits."""
 
-    __slots__ = ("_woken", "answer", "conn", "context", "failure", "handler", "key", "limit", "output", "problem")
+    __slots__ = ("_woken",)
 
     def __init__(self, output: Output, handler: Any) -> None:
-        self.output, self.key = output, bytes(output.check_out)
-        self.handler = handler
-        self.context: Context = copy_context()
-        self.limit: int | None = None
-        self.answer: Output | None = None
-        self.conn: Any = None
-        self.failure: EstablishFailure | None = None
-        self.problem: BaseException | None = None
+        super().__init__(output, handler)
         self._woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(self) -> None:
@@ -44,7 +37,7 @@ class _Waiter:
         return bool(done)
 
 
-class AsyncCmapPool(Adapter, pymongo_pool.Pool):
+class AsyncCmapPool(Adapter, pymongo_pool.Pool):  # type: ignore[misc]
     """pymongo's asynchronous pool, by cmap's machine. What connects, and what is told to pymongo, is inherited."""
 
     def __new__(cls, *arguments: Any, **options: Any) -> Any:
@@ -156,7 +149,7 @@ class AsyncCmapPool(Adapter, pymongo_pool.Pool):
         token = _number.set(work.output.number)
         problem = None
         try:
-            conn = await self.connect(handler=work.recorder)
+            conn = await self.connect(handler=work.recorder)  # type: ignore[arg-type]
         except BaseException as error:
             problem = error
             self._not_established(work, error)

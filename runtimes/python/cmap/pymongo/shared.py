@@ -14,9 +14,9 @@ import collections
 import os
 import time
 from collections.abc import Callable
-from contextvars import Context, ContextVar
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, TypeVar
 
 from bson.objectid import ObjectId
 from pymongo import _csot
@@ -41,21 +41,29 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: process.__setitem__(0, object()))
 
 
-class Waiter(Protocol):
+class Waiter:
     """Who has not got a connection at once."""
 
-    output: Output
-    key: bytes
-    handler: Any
-    context: Context
-    limit: int | None
-    answer: Output | None
-    conn: Any
-    failure: EstablishFailure | None
-    problem: BaseException | None
+    __slots__ = ("answer", "conn", "context", "failure", "handler", "key", "limit", "output", "problem")
+
+    def __init__(self, output: Output, handler: Any) -> None:
+        self.output, self.key, self.handler = output, bytes(output.check_out), handler
+        # Of timeouts and of the application's own: the connection is established for it.
+        self.context: Context = copy_context()
+        # When its time may be up, by the machine's clock.
+        self.limit: int | None = None
+        self.answer: Output | None = None
+        self.conn: Any = None
+        self.failure: EstablishFailure | None = None
+        # What a listener has raised.
+        self.problem: BaseException | None = None
 
     def wake(self) -> None:
         """The answer has come."""
+        raise NotImplementedError
+
+
+W = TypeVar("W", bound=Waiter)
 
 
 @dataclass
@@ -93,19 +101,20 @@ class Adapter:
 
     recording_bytes = 0
 
-    # What pymongo's classes have.
+    # What pymongo's classes have, and what is used of it here.
     address: Any
     opts: PoolOptions
     conns: collections.deque[Any]
     active_contexts: set[Any]
     gen: Any
     is_writable: bool | None
+    state: int
+    ntxns: int
+    ncursors: int
     _telemetry: Any
-    _max_connecting: int
-    _pinned_sockets: set[Any]
     _raise_wait_queue_timeout: Callable[[float], NoReturn]
 
-    _machine: cmap.Pool | None = None
+    _machine: cmap.Pool
     _interval: float | None
 
     def _begin(self) -> None:
@@ -163,7 +172,8 @@ class Adapter:
     @_check_interval_seconds.setter
     def _check_interval_seconds(self, interval: float | None) -> None:
         self._interval = interval
-        if self._machine:
+        # pymongo's `__init__` sets it before there is a machine.
+        if hasattr(self, "_machine"):
             self._machine.resize(now(), {"checkAfterIdleMS": millis(interval)})
 
     # Calls. The caller has the lock.
@@ -176,7 +186,7 @@ class Adapter:
             self._observed = wanted
             self._machine.observe(wanted)
 
-    def _start_check_out(self, make_waiter: Callable[[Output, Any], Waiter], handler: Any) -> tuple[Any, Waiter | None]:
+    def _start_check_out(self, make_waiter: Callable[[Output, Any], W], handler: Any) -> tuple[Any, W | None]:
         """Asks for a connection. It is the first of the two, or else the second waits for it."""
         self.operation_count += 1
         self._observe()
@@ -228,6 +238,7 @@ class Adapter:
             if failure.conn and waiter.handler:
                 waiter.handler.contribute_socket(failure.conn, completed_handshake=False)
             raise failure.error
+        assert answer
         if answer.reason == Failed.POOL_CLOSED:
             raise _PoolClosedError("Attempted to check out a connection from closed connection pool")
         if answer.reason in (Failed.WAIT_QUEUE_TIMEOUT, Failed.DEADLINE):
@@ -242,7 +253,7 @@ class Adapter:
         elif cursor:
             self.ncursors -= 1
         lease = conn.__dict__.pop("_cmap_lease", None)
-        if lease is None or self._connections.get(lease.number) is not conn:
+        if lease is None or self._connections.get(lease.number, lease) is not conn:
             self._to_publish.append((None, (conn,), None))
             return
         self.active_sockets -= 1

@@ -6,31 +6,23 @@ Connections are not established in the thread that waits for one: it may get ano
 from __future__ import annotations
 
 import threading
-from contextvars import Context, copy_context
 from typing import Any
 
 from pymongo.lock import _create_lock
 from pymongo.synchronous import pool as pymongo_pool
 
 from cmap import Output
-from cmap.pymongo.shared import Adapter, EstablishFailure, Establishment, _number, process
+from cmap.pymongo.shared import Adapter, Establishment, Waiter, _number, process
 from cmap.pymongo.translation import now
 
 
-class _Waiter:
+class _Waiter(Waiter):
     """A thread that waits."""
 
-    __slots__ = ("_asleep", "answer", "conn", "context", "failure", "handler", "key", "limit", "output", "problem")
+    __slots__ = ("_asleep",)
 
     def __init__(self, output: Output, handler: Any) -> None:
-        self.output, self.key = output, bytes(output.check_out)
-        self.handler = handler
-        self.context: Context = copy_context()
-        self.limit: int | None = None
-        self.answer: Output | None = None
-        self.conn: Any = None
-        self.failure: EstablishFailure | None = None
-        self.problem: BaseException | None = None
+        super().__init__(output, handler)
         self._asleep = threading.Lock()
         self._asleep.acquire()
 
@@ -44,7 +36,7 @@ class _Waiter:
         return self._asleep.acquire(timeout=max(0, self.limit - now()) / 1e9)
 
 
-class CmapPool(Adapter, pymongo_pool.Pool):
+class CmapPool(Adapter, pymongo_pool.Pool):  # type: ignore[misc]
     """pymongo's pool, by cmap's machine. What connects, and what is told to pymongo, is inherited."""
 
     def __new__(cls, *arguments: Any, **options: Any) -> Any:
@@ -175,7 +167,7 @@ class CmapPool(Adapter, pymongo_pool.Pool):
     def _establish(self, work: Establishment) -> None:
         token = _number.set(work.output.number)
         try:
-            conn = self.connect(handler=work.recorder)
+            conn = self.connect(handler=work.recorder)  # type: ignore[arg-type]
         except BaseException as error:
             with self.lock:
                 self._not_established(work, error)
