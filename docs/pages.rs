@@ -20,6 +20,7 @@ pages! {
     Cursors "cursors.md"
     Decisions "decisions.md"
     DeploymentPools "deployment-pools.md"
+    Embedding "embedding.md"
     Exhausted "exhausted.md"
     Figures "figures.md"
     Guide "guide.md"

@@ -348,7 +348,7 @@ fn a_failure_that_clears_nothing_is_found() {
 
     assert!(
         [
-            "what speaks against a server clears its pools",
+            "what blames a server clears its pools",
             "what speaks against a service clears its part of the pool",
             // One that is no primary any more is still written to.
             "a check-out begins at a server that suits it",

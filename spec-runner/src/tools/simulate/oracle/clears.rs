@@ -92,7 +92,7 @@ impl Oracle {
             }
             _ => false,
         };
-        law("only what speaks against a server clears its pools", is_lawful, || {
+        law("only what blames a server clears its pools", is_lawful, || {
             format!("the pool at {place}, {service:?}, and not {:?}", self.clears)
         })
     }
@@ -104,7 +104,7 @@ impl Oracle {
             Clears::Nothing => Ok(()),
             Clears::Server(server) => {
                 let left = self.pools.at_server(server).find(|(_, pool)| pool.is_ready);
-                law("what speaks against a server clears its pools", left.is_none(), || format!("{left:?}"))
+                law("what blames a server clears its pools", left.is_none(), || format!("{left:?}"))
             }
             Clears::Service { place, service, is_seen } => {
                 law("what speaks against a service clears its part of the pool", is_seen, || {
