@@ -73,6 +73,8 @@ pub struct Config {
     pub compressors: Vec<CompressorId>,
     /// Where people and Prometheus look.
     pub status: Option<SocketAddr>,
+    /// Whether Prometheus sees how long commands take, by user and command.
+    pub histograms: bool,
     /// The users; `None` if nobody logs in.
     pub users: Option<Vec<User>>,
     /// The limits.

@@ -75,6 +75,7 @@ struct ListenTable {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct StatusTable {
     address: Option<SocketAddr>,
+    histograms: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -218,6 +219,7 @@ impl Check<'_> {
             listeners,
             compressors: self.compressors(file.compressors)?,
             status: file.status.address,
+            histograms: file.status.histograms.unwrap_or(true),
             users,
             limits: self.limits(&file.limits, connections, count)?,
             places: file.limits.places(),

@@ -7,7 +7,8 @@ use cmap_core::time::Instant;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::forward::SentTo;
+use super::histograms::{self, OfUser};
+use super::track::{Phase, Times, Track};
 use crate::protocol::{Operation, OperationId, Operations, Request, Whose};
 
 /// How many commands the list of the slowest has.
@@ -17,8 +18,12 @@ const SLOWEST: usize = 10;
 const MOST_NAMES: usize = 1_000;
 
 /// The hub's memory of commands.
-#[derive(Debug, Default)]
-pub(super) struct Activity(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Activity {
+    /// Whether histograms are kept.
+    has_histograms: bool,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -28,7 +33,30 @@ struct State {
     /// The slowest since the last snapshot.
     slowest_lately: Slowest,
     counts: Counts,
-    of_user: BTreeMap<Arc<str>, u64>,
+    of_user: BTreeMap<Arc<str>, UserCounts>,
+    histograms: BTreeMap<Arc<str>, OfUser>,
+    refused: BTreeMap<(Arc<str>, Reason), u64>,
+}
+
+/// What was counted of one user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct UserCounts {
+    pub(super) commands: u64,
+    /// Of those that have ended.
+    pub(super) ok: u64,
+    pub(super) failed: u64,
+    pub(super) cut_off: u64,
+    /// How long its commands were where, all together.
+    pub(super) times: Times,
+}
+
+/// Why a command was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reason {
+    QueueFull,
+    TooLong,
+    Memory,
+    Rule,
 }
 
 /// A command that waits or runs.
@@ -37,8 +65,7 @@ struct Running {
     user: Arc<str>,
     connection: i64,
     request: Arc<Request>,
-    since: Instant,
-    sent_to: SentTo,
+    track: Track,
     /// Tells its connection to end it.
     kill: Option<oneshot::Sender<()>>,
 }
@@ -66,6 +93,10 @@ pub(super) struct CommandLine {
     pub(super) command: String,
     /// Seconds: so far, or in all.
     pub(super) took: f64,
+    /// Of these, where.
+    pub(super) seconds: Times,
+    /// Where it is, or was last.
+    pub(super) at: Phase,
     /// Where it was sent; none yet while it waits.
     pub(super) server: Option<String>,
 }
@@ -76,7 +107,9 @@ pub(super) struct ActivityReport {
     pub(super) counts: Counts,
     /// The status shows them with the users.
     #[serde(skip)]
-    pub(super) commands_of_user: BTreeMap<Arc<str>, u64>,
+    pub(super) of_user: BTreeMap<Arc<str>, UserCounts>,
+    #[serde(skip)]
+    pub(super) refused: BTreeMap<(Arc<str>, Reason), u64>,
     pub(super) running: Vec<CommandLine>,
     pub(super) slowest: Slowest,
 }
@@ -94,23 +127,26 @@ pub(super) struct Noted {
 }
 
 impl Activity {
+    pub(super) fn new(has_histograms: bool) -> Self {
+        Self { has_histograms, state: Mutex::default() }
+    }
+
     /// A command of `user` begins, on a connection of this number. The receiver hears when it is killed.
     pub(super) fn begin(
         self: &Arc<Self>,
         request: &Arc<Request>,
         user: &Arc<str>,
         connection: i64,
-        sent_to: &SentTo,
-        now: Instant,
+        track: &Track,
     ) -> (Noted, oneshot::Receiver<()>) {
         let mut state = self.lock();
         state.next += 1;
         let id = OperationId(state.next);
         let (kill, killed) = oneshot::channel();
-        let (user, request, sent_to) = (Arc::clone(user), Arc::clone(request), sent_to.clone());
-        state.count_of_user(&user);
+        let (user, request, track) = (Arc::clone(user), Arc::clone(request), track.clone());
+        state.with_counts(&user, |counts| counts.commands += 1);
         state.counts.commands += 1;
-        state.running.insert(id, Running { user, connection, request, since: now, sent_to, kill: Some(kill) });
+        state.running.insert(id, Running { user, connection, request, track, kill: Some(kill) });
         (Noted { activity: Arc::clone(self), id }, killed)
     }
 
@@ -118,12 +154,18 @@ impl Activity {
         self.lock().counts.retries += 1;
     }
 
-    pub(super) fn count_overload(&self) {
-        self.lock().counts.overloads += 1;
+    pub(super) fn count_overload(&self, user: &Arc<str>, reason: Reason) {
+        let mut state = self.lock();
+        state.counts.overloads += 1;
+        state.count_refused(user, reason);
     }
 
-    pub(super) fn count_refusal(&self, code: i32) {
+    /// A command of `user`, if somebody has logged in, was refused with a code.
+    pub(super) fn count_refusal(&self, user: Option<&Arc<str>>, code: i32) {
         let mut state = self.lock();
+        if let Some(user) = user.filter(|_| matches!(code, 13 | 59)) {
+            state.count_refused(user, Reason::Rule);
+        }
         state.counts.refused += 1;
         state.counts.failed_logins += u64::from(code == 18);
     }
@@ -136,10 +178,21 @@ impl Activity {
         let state = self.lock();
         ActivityReport {
             counts: state.counts,
-            commands_of_user: state.of_user.clone(),
+            of_user: state.of_user.clone(),
+            refused: state.refused.clone(),
             running: state.running.iter().map(|(id, running)| running.line(*id, now)).collect(),
             slowest: state.slowest.clone(),
         }
+    }
+
+    /// The histograms, as Prometheus reads them.
+    pub(super) fn histograms(&self) -> String {
+        let state = self.lock();
+        let seconds: Vec<_> =
+            state.of_user.iter().map(|(user, counts)| (Arc::clone(user), counts.times.server)).collect();
+        let histograms = state.histograms.clone();
+        drop(state);
+        histograms::text_of(&histograms, &seconds)
     }
 
     /// The slowest since the last call.
@@ -149,7 +202,7 @@ impl Activity {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing under the lock panics.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -177,19 +230,34 @@ impl Running {
             user: Arc::clone(&self.user),
             connection: self.connection,
             request: Arc::clone(&self.request),
-            took: now.saturating_since(self.since),
-            server: self.sent_to.get().map(|server| server.to_string()),
+            took: self.track.times(now).1.total(),
+            server: self.track.server().map(|server| server.to_string()),
         }
     }
 
     fn line(&self, id: OperationId, now: Instant) -> CommandLine {
+        let (at, seconds) = self.track.times(now);
         CommandLine {
             operation: id.0,
             user: Arc::clone(&self.user),
             database: self.request.database.clone(),
             command: self.request.name.clone(),
-            took: now.saturating_since(self.since).as_secs_f64(),
-            server: self.sent_to.get().map(|server| server.to_string()),
+            took: seconds.total().as_secs_f64(),
+            seconds,
+            at,
+            server: self.track.server().map(|server| server.to_string()),
+        }
+    }
+}
+
+impl Reason {
+    /// Its name in metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue-full",
+            Self::TooLong => "too-long",
+            Self::Memory => "memory",
+            Self::Rule => "rule",
         }
     }
 }
@@ -228,11 +296,25 @@ impl Slowest {
 
 impl State {
     /// Where nobody logs in the names are addresses, of which there are many: the first ones have a line of their own.
-    fn count_of_user(&mut self, user: &Arc<str>) {
-        if let Some(count) = self.of_user.get_mut(user) {
-            *count += 1;
+    fn with_counts(&mut self, user: &Arc<str>, change: impl FnOnce(&mut UserCounts)) {
+        if let Some(counts) = self.of_user.get_mut(user) {
+            change(counts);
         } else if self.of_user.len() < MOST_NAMES {
-            self.of_user.insert(Arc::clone(user), 1);
+            change(self.of_user.entry(Arc::clone(user)).or_default());
+        }
+    }
+
+    fn count_refused(&mut self, user: &Arc<str>, reason: Reason) {
+        if self.of_user.contains_key(user) || self.refused.len() < MOST_NAMES {
+            *self.refused.entry((Arc::clone(user), reason)).or_default() += 1;
+        }
+    }
+
+    fn note_times(&mut self, user: &Arc<str>, command: &str, times: &Times) {
+        if let Some(histograms) = self.histograms.get_mut(user) {
+            histograms.note(command, times);
+        } else if self.histograms.len() < MOST_NAMES {
+            self.histograms.entry(Arc::clone(user)).or_default().note(command, times);
         }
     }
 }
@@ -243,7 +325,16 @@ impl Noted {
         let mut state = self.activity.lock();
         let Some(running) = state.running.remove(&self.id) else { return };
         state.counts.failed += u64::from(!ok);
-        let took = now.saturating_since(running.since).as_secs_f64();
+        let (_, times) = running.track.times(now);
+        state.with_counts(&running.user, |counts| {
+            counts.ok += u64::from(ok);
+            counts.failed += u64::from(!ok);
+            counts.times.add(&times);
+        });
+        if self.activity.has_histograms {
+            state.note_times(&running.user, &running.request.name, &times);
+        }
+        let took = times.total().as_secs_f64();
         state.slowest.add(took, || running.line(self.id, now));
         state.slowest_lately.add(took, || running.line(self.id, now));
     }
@@ -252,8 +343,9 @@ impl Noted {
 impl Drop for Noted {
     fn drop(&mut self) {
         let mut state = self.activity.lock();
-        if state.running.remove(&self.id).is_some() {
+        if let Some(running) = state.running.remove(&self.id) {
             state.counts.cut_off += 1;
+            state.with_counts(&running.user, |counts| counts.cut_off += 1);
         }
     }
 }
@@ -266,10 +358,10 @@ mod tests {
     fn a_limited_number_of_names_is_counted_apart() {
         let mut state = State::default();
         for number in 0..2 * MOST_NAMES {
-            state.count_of_user(&number.to_string().into());
+            state.with_counts(&number.to_string().into(), |counts| counts.commands += 1);
         }
-        state.count_of_user(&"0".into());
+        state.with_counts(&"0".into(), |counts| counts.commands += 1);
 
-        assert_eq!((state.of_user.len(), state.of_user["0"]), (MOST_NAMES, 2));
+        assert_eq!((state.of_user.len(), state.of_user["0"].commands), (MOST_NAMES, 2));
     }
 }

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::connection::Work;
 use super::forward::{Outcome, Owner};
 use super::shared::{Kill, Shared};
+use super::track::Track;
 use super::turn::{self, Claim, Patience};
 use crate::protocol::{Class, Holdings, Request, TransactionAt, session_document};
 
@@ -21,6 +22,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the end of a transaction may go on, before the transaction is aborted.
 const PATIENCE_WITH_END: Duration = Duration::from_secs(3);
+
+/// How long a command that was cut off may keep its connection and its place: its server answers it as soon as its session is killed. If there
+/// is no connection for that, its own is closed.
+const LATE: Duration = Duration::from_secs(1);
 
 /// What ran for the client.
 pub(super) enum Unanswered {
@@ -37,6 +42,8 @@ pub(super) enum Unanswered {
 pub(super) struct CutOff {
     pub(super) kill: Kill,
     pub(super) server: Arc<ServerAddress>,
+    /// The command's way back: its late reply is read, so that its connection can be used again.
+    pub(super) work: Option<Work>,
 }
 
 /// A command that ends something, at this server, or at one that takes writes.
@@ -50,10 +57,13 @@ struct Order {
 
 /// Ends what this connection has left, in a task of its own.
 pub(super) fn begin(shared: &Arc<Shared>, owner: Owner, holdings: Holdings, unanswered: Unanswered) {
-    let (mut first, mut end) = (Vec::new(), None);
+    let (mut first, mut end, mut late) = (Vec::new(), None, None);
     match unanswered {
         Unanswered::Nothing => {}
-        Unanswered::CutOff(cut_off) => first.push(kill_session(cut_off)),
+        Unanswered::CutOff(CutOff { kill, server, work }) => {
+            first.push(kill_session(kill, server));
+            late = work;
+        }
         Unanswered::End(request, work) => end = Some((request, work)),
     }
     if holdings.are_empty() && first.is_empty() && end.is_none() {
@@ -61,6 +71,10 @@ pub(super) fn begin(shared: &Arc<Shared>, owner: Owner, holdings: Holdings, unan
     }
     let under_way = shared.begin_clean_up();
     let shared = Arc::clone(shared);
+    if let Some(work) = late {
+        // Nobody waits for it, and what it says is no matter.
+        tokio::spawn(tokio::time::timeout(LATE, work));
+    }
     tokio::spawn(async move {
         let ended = end_all(&shared, &owner, holdings, first, end);
         if tokio::time::timeout(PATIENCE, ended).await.is_err() {
@@ -90,7 +104,7 @@ async fn end_all(
     while tasks.join_next().await.is_some() {}
 }
 
-fn kill_session(CutOff { kill, server }: CutOff) -> Order {
+fn kill_session(kill: Kill, server: Arc<ServerAddress>) -> Order {
     let mut sessions = RawArrayBuf::new();
     sessions.push(session_document(&kill.session));
     let mut command = RawDocumentBuf::new();
@@ -132,7 +146,8 @@ async fn run(shared: Arc<Shared>, owner: Owner, order: Order) {
     let criteria = Criteria { selector, ..Criteria::default() };
     let claim = Claim { class: Class::LetsGo, bytes: order.command.as_bytes().len() };
     let patience = Patience { queue: PATIENCE, server: PATIENCE };
-    if let Ok(mut turn) = turn::take(&shared, &owner, claim, &criteria, patience).await {
+    let track = Track::new(shared.now());
+    if let Ok(mut turn) = turn::take(&shared, &owner, claim, &criteria, patience, &track).await {
         // What is not there any more is what was wanted.
         let _ = turn.connection.exchange((&*order.database, &*order.command)).await;
     }

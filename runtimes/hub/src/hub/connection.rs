@@ -12,10 +12,12 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
 
+use super::activity::Noted;
 use super::cleanup::{self, CutOff, Unanswered};
-use super::forward::{self, Outcome, Owner, SentTo};
+use super::forward::{self, Outcome, Owner};
 use super::purse::{Hold, Told};
 use super::shared::{Entrance, Shared, Stage};
+use super::track::{Phase, Track};
 use crate::protocol::{Ending, Forward, Holdings, Line, LineOutput, Part, Refusal, Request, UNCOUNTED};
 
 /// What an idle connection has to read into.
@@ -36,7 +38,8 @@ const PIECE: usize = 64 * 1024;
 /// A command that runs.
 struct Running {
     work: Work,
-    sent_to: SentTo,
+    track: Track,
+    noted: Noted,
     killed: oneshot::Receiver<()>,
 }
 
@@ -62,6 +65,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: 
         shared,
         entrance,
         running: None,
+        taking: None,
         last: None,
     };
     client.shared.upstream.wait_until_known().await;
@@ -82,6 +86,8 @@ struct Client<S> {
     shared: Arc<Shared>,
     entrance: Entrance,
     running: Option<Running>,
+    /// The command whose reply the client takes, and whether it succeeded.
+    taking: Option<(Noted, bool)>,
     /// Who ran its last command. What the client has open is that user's upstream, and not the one's that a reload names.
     last: Option<Owner>,
 }
@@ -92,7 +98,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let mut small = [0; SMALL];
         let mut large = Vec::new();
         loop {
-            if !self.drain().await? {
+            let goes_on = self.drain().await?;
+            self.note_taken();
+            if !goes_on {
                 return Ok(());
             }
             match *stage.borrow_and_update() {
@@ -180,7 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 }
                 LineOutput::Run(forward) => self.run(*forward),
                 LineOutput::Refused(refusal) => {
-                    self.shared.activity.count_refusal(refusal.code);
+                    self.shared.activity.count_refusal(self.line.user(), refusal.code);
                     let (user, address) = (self.line.user(), &*self.entrance.address);
                     if let Some(left_out) = self.admit_to_log() {
                         let Refusal { code, message, .. } = refusal;
@@ -256,29 +264,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     fn run(&mut self, forward: Forward) {
-        let (shared, sent_to) = (Arc::clone(&self.shared), SentTo::default());
+        // What came before has its reply: the next one may come ahead of the look at that.
+        self.note_taken();
+        let (shared, track) = (Arc::clone(&self.shared), Track::new(forward.request.arrived));
         let user = Arc::clone(self.line.user().unwrap_or(&self.entrance.address));
         let owner = Owner { user, identity: shared.upstream.identity(forward.upstream.as_deref()) };
         self.last = Some(owner.clone());
         let (request, connection) = (&forward.request, self.entrance.number);
-        let (noted, killed) = shared.activity.begin(request, &owner.user, connection, &sent_to, shared.now());
-        let cell = sent_to.clone();
-        let work = Box::pin(async move {
-            let outcome = forward::run(&shared, &forward, &owner, &cell).await;
-            noted.end(shared.now(), outcome.ok);
-            outcome
-        });
-        self.running = Some(Running { work, sent_to, killed });
+        let (noted, killed) = shared.activity.begin(request, &owner.user, connection, &track);
+        let way = track.clone();
+        let work = Box::pin(async move { forward::run(&shared, &forward, &owner, &way).await });
+        self.running = Some(Running { work, track, noted, killed });
     }
 
     fn finish(&mut self, outcome: &Outcome) {
-        let running = self.running.take();
-        if let Some(server) = running.and_then(|running| running.sent_to.get()) {
-            self.line.handle_sent(&server);
+        let now = self.shared.now();
+        if let Some(Running { track, noted, .. }) = self.running.take() {
+            track.enter(now, Phase::Client);
+            self.taking = Some((noted, outcome.ok));
+            if let Some(server) = track.server() {
+                self.line.handle_sent(&server);
+            }
         }
-        let (line, now) = (&mut self.line, self.shared.now());
+        let line = &mut self.line;
         let Outcome { server, reply, ok } = outcome;
         self.shared.with(|around| line.handle_reply(now, server.as_ref(), reply, *ok, around));
+    }
+
+    /// The client has taken the reply, or has gone.
+    fn note_taken(&mut self) {
+        if let Some((noted, ok)) = self.taking.take() {
+            noted.end(self.shared.now(), ok);
+        }
     }
 
     /// Somebody has ended what runs.
@@ -294,25 +311,30 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.shared.with(|around| line.handle_kill(now, session, around));
     }
 
-    /// Drops what runs, which closes its connection upstream; what its server may still be at, if it was sent. A driver may have repeated
-    /// the command on another connection, in the same session: that lives on.
+    /// What its server may still be at, if what runs was sent. A driver may have repeated the command on another connection, in the same
+    /// session: that lives on, and what runs here is dropped, which closes its connection upstream.
     fn cut_off(&mut self) -> Option<CutOff> {
-        let server = self.running.take()?.sent_to.get()?;
+        let Running { work, track, .. } = self.running.take()?;
+        let server = track.server()?;
         self.line.handle_sent(&server);
         let kill = self.shared.begin_kill(self.line.running()?.session?, self.entrance.number)?;
-        Some(CutOff { kill, server })
+        track.cut_off();
+        // One that waits to be tried again is not.
+        let work = Some(work).filter(|_| track.is_at_server());
+        Some(CutOff { kill, server, work })
     }
 
     /// The end of a transaction, if that runs and was sent.
     fn take_end(&mut self) -> Option<(Arc<Request>, Work)> {
         let request = self.line.running().filter(|request| request.part == Some(Part::Ends)).cloned()?;
-        let Running { work, sent_to, .. } = self.running.take()?;
-        self.line.handle_sent(&sent_to.get()?);
+        let Running { work, track, .. } = self.running.take()?;
+        self.line.handle_sent(&track.server()?);
         Some((request, work))
     }
 
     /// The client has gone: nothing of its is left.
     fn clean_up(&mut self) {
+        self.note_taken();
         let unanswered = match self.take_end() {
             Some((request, work)) => Unanswered::End(request, work),
             None => self.cut_off().map_or(Unanswered::Nothing, Unanswered::CutOff),

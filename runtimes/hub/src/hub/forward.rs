@@ -3,7 +3,7 @@
 //! Between two attempts nothing is held: neither the connection nor the place in the queue.
 
 use core::time::Duration;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::address::ServerAddress;
@@ -18,8 +18,10 @@ use cmap_core::topology::{Criteria, ServerSelector, TopologyType};
 use cmap_core::wire::{CommandReply, ServerError};
 use cmap_tokio::{CheckOutError, CommandError, CommandErrorKind, Connection};
 
+use super::activity::Reason;
 use super::gate::NoPlace;
 use super::shared::Shared;
+use super::track::{Phase, Track};
 use super::turn::{self, Claim, NoTurn, Patience};
 use crate::protocol::{Forward, Refusal, Request, Route, pass, unanswered};
 
@@ -46,20 +48,6 @@ pub(super) struct Owner {
     pub(super) identity: Option<IdentityId>,
 }
 
-/// The server that a command was sent to last: the one to clean up at, if the command is cut off.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SentTo(Arc<Mutex<Option<Arc<ServerAddress>>>>);
-
-impl SentTo {
-    pub(super) fn get(&self) -> Option<Arc<ServerAddress>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, server: &Arc<ServerAddress>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(server));
-    }
-}
-
 /// The end of an attempt that failed, and what the client would be told.
 struct Failed {
     failure: Failure,
@@ -78,7 +66,7 @@ struct Server {
 }
 
 /// Runs a command. Dropping the future cuts it off: the connection that it uses is closed.
-pub(super) async fn run(shared: &Shared, forward: &Forward, owner: &Owner, sent_to: &SentTo) -> Outcome {
+pub(super) async fn run(shared: &Shared, forward: &Forward, owner: &Owner, track: &Track) -> Outcome {
     let request = &*forward.request;
     if let Some(session) = request.session.filter(|_| forward.session_ends) {
         shared.wait_until_killed(&session).await;
@@ -88,13 +76,13 @@ pub(super) async fn run(shared: &Shared, forward: &Forward, owner: &Owner, sent_
     let mut earlier = None;
     let mut losses = 0;
     loop {
-        let failed = match attempt(shared, forward, owner, sent_to, retry.deprioritized().to_vec()).await {
+        let failed = match attempt(shared, forward, owner, track, retry.deprioritized().to_vec()).await {
             Ok(outcome) => return outcome,
             Err(failed) => failed,
         };
         let Failed { failure, server, outcome, may_repeat, for_operator } = *failed;
         losses += u32::from(failure.kind == FailureKind::Network);
-        if !may_repeat || losses > MOST_AFTER_LOSSES {
+        if !may_repeat || track.is_cut_off() || losses > MOST_AFTER_LOSSES {
             tell_operator(shared, owner, request, for_operator);
             return outcome;
         }
@@ -138,7 +126,7 @@ async fn attempt(
     shared: &Shared,
     forward: &Forward,
     owner: &Owner,
-    sent_to: &SentTo,
+    track: &Track,
     deprioritized: Vec<ServerAddress>,
 ) -> Result<Outcome, Box<Failed>> {
     let request = &*forward.request;
@@ -152,19 +140,20 @@ async fn attempt(
         patience.server = patience.server.min(FOR_ITS_SERVER);
     }
     let claim = Claim { class: forward.class, bytes: request.size() };
-    let turn = turn::take(shared, owner, claim, &criteria, patience).await;
+    let turn = turn::take(shared, owner, claim, &criteria, patience, track).await;
     let mut turn = turn.map_err(|no_turn| match no_turn {
         NoTurn::Connection(error) => of_check_out(request, &error),
-        NoTurn::Place(no_place) => of_queue(shared, request, no_place, limits.base_backoff),
+        NoTurn::Place(no_place) => of_queue(shared, owner, request, no_place, limits.base_backoff),
     })?;
-    if is_time_up(shared.now(), request) {
+    let now = shared.now();
+    if is_time_up(now, request) {
         return Err(time_is_up());
     }
     let connection = &mut turn.connection;
-    let waited = shared.now().saturating_since(request.arrived);
+    let waited = now.saturating_since(request.arrived);
     let time_left = time_limit(request).map(|limit| limit.saturating_sub(waited));
     let address = Arc::new(connection.address().clone());
-    sent_to.set(&address);
+    track.send(now, &address);
     let is_alone = connection.description().is_some_and(|said| said.role == Role::Standalone);
     let sent = match (request.session, request.number) {
         (Some(session), Some(number)) if is_alone && request.part.is_none() => {
@@ -179,6 +168,7 @@ async fn attempt(
         }
         _ => exchange(request, forward.body.as_deref(), connection, time_left, address).await,
     };
+    track.enter(shared.now(), if sent.is_ok() { Phase::Client } else { Phase::Queue });
     sent.map_err(|failed| Box::new(Failed { may_repeat: failed.may_repeat && shared.retries, ..*failed }))
 }
 
@@ -304,16 +294,28 @@ fn of_server(kind: FailureKind, error: &ServerError) -> Failure {
 }
 
 /// There was no place in the queue.
-fn of_queue(shared: &Shared, request: &Request, no_place: NoPlace, base_backoff: Duration) -> Box<Failed> {
-    let message = match no_place {
+fn of_queue(
+    shared: &Shared,
+    owner: &Owner,
+    request: &Request,
+    no_place: NoPlace,
+    base_backoff: Duration,
+) -> Box<Failed> {
+    let (reason, message) = match no_place {
         NoPlace::TooLong if is_time_up(shared.now(), request) => return time_is_up(),
-        NoPlace::Full => "too many commands wait at this hub; try again later, or give it more connections upstream",
-        NoPlace::TooLarge => {
-            "the commands that wait at this hub have too many bytes; try again later, or send smaller ones"
+        NoPlace::Full => (
+            Reason::QueueFull,
+            "too many commands wait at this hub; try again later, or give it more connections upstream",
+        ),
+        NoPlace::TooLarge => (
+            Reason::Memory,
+            "the commands that wait at this hub have too many bytes; try again later, or send smaller ones",
+        ),
+        NoPlace::TooLong => {
+            (Reason::TooLong, "the command has waited too long for its turn at this hub; try again later")
         }
-        NoPlace::TooLong => "the command has waited too long for its turn at this hub; try again later",
     };
-    shared.activity.count_overload();
+    shared.activity.count_overload(&owner.user, reason);
     let base_backoff = base_backoff.saturating_mul(shared.gate.backoff_factor());
     in_hub(FailureKind::Client, Refusal::overloaded(message, base_backoff))
 }

@@ -17,6 +17,8 @@
 //! | `purse` | the budget of bytes, awaited |
 //! | `packers` | compressors of replies |
 //! | `log_limit` | how many lines of the log clients can cause |
+//! | `track` | where a command is, and for how long |
+//! | `histograms` | how long commands take |
 //! | `activity` | what runs, and what took long |
 //! | `history` | what has changed between two looks |
 //! | `status` | `/status`, `/metrics`, `/healthz` |
@@ -30,6 +32,7 @@ mod descriptors;
 mod error;
 mod forward;
 mod gate;
+mod histograms;
 mod history;
 mod listeners;
 mod log_limit;
@@ -38,6 +41,7 @@ mod purse;
 mod shared;
 mod status;
 mod tls;
+mod track;
 mod turn;
 mod upstream;
 

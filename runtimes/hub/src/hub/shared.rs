@@ -114,7 +114,7 @@ impl Shared {
             upstream,
             gate: Arc::new(gate),
             purse: Arc::new(Purse::new(limits.memory, clock)),
-            activity: Arc::default(),
+            activity: Arc::new(Activity::new(config.status.is_some() && config.histograms)),
             history: History::new(run),
             patience: config.patience,
             retries: config.retries,

@@ -12,6 +12,7 @@ use cmap_tokio::{CheckOutError, Connection};
 use super::forward::Owner;
 use super::gate::{NoPlace, Place};
 use super::shared::Shared;
+use super::track::{Phase, Track};
 use crate::protocol::Class;
 
 /// A place and a connection.
@@ -59,10 +60,12 @@ pub(super) async fn take(
     Claim { class, bytes }: Claim,
     criteria: &Criteria,
     patience: Patience,
+    track: &Track,
 ) -> Result<Turn, NoTurn> {
     let mut place = shared.gate.enter(&owner.user, class, bytes, patience.queue).await.map_err(NoTurn::Place)?;
     let until = place.since() + patience.server;
     loop {
+        track.enter(place.since(), Phase::Pool);
         let left = until.saturating_since(shared.now());
         tokio::select! {
             biased;
@@ -71,6 +74,7 @@ pub(super) async fn take(
             }
             () = shared.upstream.wait_until_none_suits(criteria) => {}
         }
+        track.enter(shared.now(), Phase::Queue);
         let parked = place.park(bytes).map_err(NoTurn::Place)?;
         let is_there = tokio::time::timeout(left, shared.upstream.wait_until_one_suits(criteria)).await.is_ok();
         if !is_there {

@@ -50,7 +50,7 @@ pub use gauge::Gauge;
 pub use greeting::Facts;
 pub use holdings::{CursorAt, Holdings, TransactionAt};
 pub use line::{Ending, Line, LineOutput, Surroundings};
-pub use memory::{Memory, MemoryLimits, UNCOUNTED};
+pub use memory::{Holder, Memory, MemoryLimits, UNCOUNTED};
 pub use operations::{Operation, OperationId, Operations, Whose};
 pub(crate) use passing::unanswered;
 pub use passing::{Passed, pass};

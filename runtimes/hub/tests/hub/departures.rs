@@ -98,6 +98,40 @@ async fn what_runs_for_it_is_cut_off_and_its_place_is_free_x_137() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_cut_off_keeps_its_connection_where_the_late_reply_comes_soon_x_137() {
+    let servers = Servers::single().await;
+    let (house, _) = house(&servers).await;
+    let other = house.client().await;
+    // Two connections upstream: one for what is cut off, one for the end of its session.
+    let slow = |millis: u32, byte: u8| {
+        rawdoc! { "find": "c", "limit": 1, "filter": { "$where": format!("sleep({millis}) || true") }, "lsid": { "id": uuid(byte) } }
+    };
+    let vanish = async |byte: u8| {
+        let client = house.client().await;
+        let mut connection = client.check_out().await.unwrap();
+        let running = tokio::spawn(async move { ask(&mut connection, "test", slow(600, byte)).await });
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        running.abort();
+        client.close(Duration::ZERO).await.unwrap();
+        eventually("its command has ended", async || {
+            let text = house.get("/status.json").await.1;
+            let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+            report["queue"]["running"] == 0
+        })
+        .await;
+    };
+    vanish(1).await;
+    other.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    let before = servers.accepted();
+
+    for byte in 2..6 {
+        vanish(byte).await;
+    }
+
+    assert_eq!(servers.accepted(), before, "connections upstream were made anew");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn its_transaction_is_aborted_though_the_server_of_its_cursor_is_gone_x_137() {
     let servers = Servers::replica_set().await;
     let (house, directly) = house(&servers).await;

@@ -67,3 +67,34 @@ async fn a_second_look_tells_what_has_changed_since_the_first_x_139() {
     let (status, text) = house.get("/status.json?since=00000000-1").await;
     assert!(status == 410 && text.contains("look without `since`"), "{text}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_in_the_queue_is_not_the_servers() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "maxPoolSize=1").user("anna", "").user("ben", "").status().start().await;
+    let (anna, ben) = (house.client_as("anna", "").await, house.client_as("ben", "").await);
+    anna.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(1000) || true" } };
+    let task = tokio::spawn(async move { anna.run(ServerSelector::Writable, ("test", slow)).await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    ben.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    task.await.unwrap().unwrap();
+
+    let text = house.get("/status.json").await.1;
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let slowest = report["slowest"].as_array().unwrap();
+    let line = slowest.iter().find(|line| line["command"] == "count").unwrap();
+    let seconds = |place: &str| line["seconds"][place].as_f64().unwrap();
+    assert!(seconds("queue") > 0.4 && seconds("server") < 0.2, "{line}");
+    let of_ben = &report["users"]["ben"];
+    assert!(of_ben["times"]["queue"].as_f64().unwrap() > 0.4, "{of_ben}");
+    let metrics = house.get("/metrics").await.1;
+    for line in [
+        "cmap_hub_command_duration_seconds_count{user=\"ben\",command=\"count\"} 1",
+        "cmap_hub_command_queue_seconds_bucket{user=\"ben\",le=\"0.1\"} 0",
+        "cmap_hub_commands_total{user=\"ben\",outcome=\"ok\"} 1",
+    ] {
+        assert!(metrics.lines().any(|other| other == line), "{line}\n{metrics}");
+    }
+}

@@ -96,7 +96,7 @@ async fn prometheus(State(watcher): State<Arc<Watcher>>) -> String {
     metrics::with_local_recorder(&watcher.recorder, || record(&watcher));
     let exporter = watcher.recorder.handle();
     exporter.run_upkeep();
-    exporter.render()
+    exporter.render() + &watcher.shared.activity.histograms()
 }
 
 /// Tells the recorder of this thread what the hub has counted.
@@ -127,6 +127,16 @@ fn record(watcher: &Watcher) {
     }
     for (what, bytes) in [("held", report.memory.held), ("budget", report.memory.budget)] {
         metrics::gauge!("cmap_hub_memory_bytes", "use" => what).set(bytes as f64);
+    }
+    for (user, counts) in report.activity.of_user {
+        let user = user.to_string();
+        for (outcome, count) in [("ok", counts.ok), ("failed", counts.failed), ("cut-off", counts.cut_off)] {
+            metrics::counter!("cmap_hub_commands_total", "user" => user.clone(), "outcome" => outcome).absolute(count);
+        }
+    }
+    for ((user, reason), count) in report.activity.refused {
+        metrics::counter!("cmap_hub_refused_total", "user" => user.to_string(), "reason" => reason.name())
+            .absolute(count);
     }
     watcher.metrics.lock().unwrap_or_else(PoisonError::into_inner).record(&watcher.shared.upstream.client);
 }

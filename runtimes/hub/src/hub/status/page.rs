@@ -1,9 +1,13 @@
 //! The status as a page.
 
+use core::cmp::Reverse;
 use core::fmt::{Result, Write};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::super::activity::{CommandLine, Counts};
+use super::super::activity::{CommandLine, Counts, UserCounts};
 use super::super::history::{Difference, Marks};
+use super::super::track::Times;
 use super::report::{AgentReport, MemoryReport, QueueReport, Report, UserReport};
 
 /// How many commands a list shows.
@@ -40,12 +44,7 @@ fn write_page(text: &mut String, report: &Report) -> Result {
     if let Some(difference) = &report.difference {
         write_difference(text, difference)?;
     }
-    writeln!(text, "<h2>Users</h2><table><tr><th>user<th>clients<th>waiting<th>commands")?;
-    for (user, report) in users {
-        let UserReport { connections, waiting, commands } = report;
-        writeln!(text, "<tr><td>{}<td>{connections}<td>{waiting}<td>{commands}", escaped(user))?;
-    }
-    writeln!(text, "</table>")?;
+    write_users(text, users)?;
     write_commands(text, "Running", activity.running.iter())?;
     write_commands(text, "Slowest", activity.slowest.iter())?;
     if let Some(agents) = agents {
@@ -56,6 +55,35 @@ fn write_page(text: &mut String, report: &Report) -> Result {
         writeln!(text, "</table>")?;
     }
     writeln!(text, "<h2>Upstream</h2><pre>{}</pre>", escaped(&upstream.to_string()))
+}
+
+/// Who has used most of the servers first.
+fn write_users(text: &mut String, users: &BTreeMap<Arc<str>, UserReport>) -> Result {
+    let all: f64 = users.values().map(|user| user.counts.times.server.as_secs_f64()).sum();
+    let mut sorted: Vec<_> = users.iter().collect();
+    sorted.sort_by_key(|(_, user)| Reverse(user.counts.times.server));
+    writeln!(
+        text,
+        "<h2>Users</h2><table><tr><th>user<th>clients<th>running<th>waiting<th>commands<th>failed<th>cut off<th>seconds in queue<th>for a \
+         connection<th>at servers<th>taking replies<th>part of the servers"
+    )?;
+    for (user, UserReport { connections, running, waiting, counts }) in sorted {
+        let UserCounts { commands, failed, cut_off, times, .. } = counts;
+        let part = if all > 0.0 { times.server.as_secs_f64() / all * 100.0 } else { 0.0 };
+        write!(text, "<tr><td>{}<td>{connections}<td>{running}<td>{waiting}", escaped(user))?;
+        write!(text, "<td>{commands}<td>{failed}<td>{cut_off}")?;
+        write_times(text, times)?;
+        writeln!(text, "<td><meter max=100 value={part:.1}></meter> {part:.1} %")?;
+    }
+    writeln!(text, "</table>")
+}
+
+fn write_times(text: &mut String, times: &Times) -> Result {
+    let Times { queue, pool, server, client } = times;
+    for time in [queue, pool, server, client] {
+        write!(text, "<td>{:.3}", time.as_secs_f64())?;
+    }
+    Ok(())
 }
 
 fn write_difference(text: &mut String, difference: &Difference) -> Result {
@@ -85,11 +113,18 @@ fn write_counts(text: &mut String, counts: Counts) -> Result {
 }
 
 fn write_commands<'a>(text: &mut String, title: &str, commands: impl Iterator<Item = &'a CommandLine>) -> Result {
-    writeln!(text, "<h2>{title}</h2><table><tr><th>operation<th>user<th>database<th>command<th>seconds<th>server")?;
-    for CommandLine { operation, user, database, command, took, server } in commands.take(SHOWN) {
+    writeln!(
+        text,
+        "<h2>{title}</h2><table><tr><th>operation<th>user<th>database<th>command<th>seconds<th>in \
+         queue<th>for a connection<th>at the server<th>taking the reply<th>server"
+    )?;
+    for line in commands.take(SHOWN) {
+        let CommandLine { operation, user, database, command, took, seconds, server, .. } = line;
         let (user, database, command) = (escaped(user), escaped(database), escaped(command));
         let server = escaped(server.as_deref().unwrap_or("waits"));
-        writeln!(text, "<tr><td>{operation}<td>{user}<td>{database}<td>{command}<td>{took:.3}<td>{server}")?;
+        write!(text, "<tr><td>{operation}<td>{user}<td>{database}<td>{command}<td>{took:.3}")?;
+        write_times(text, seconds)?;
+        writeln!(text, "<td>{server}")?;
     }
     writeln!(text, "</table>")
 }

@@ -7,7 +7,7 @@ use cmap_tokio::ClientStatus;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::super::activity::ActivityReport;
+use super::super::activity::{ActivityReport, UserCounts};
 use super::super::history::{Difference, Marks, Snapshot, SnapshotId};
 use super::super::shared::Shared;
 
@@ -62,8 +62,10 @@ pub(super) struct MemoryReport {
 #[derive(Default, Serialize)]
 pub(super) struct UserReport {
     pub(super) connections: usize,
+    pub(super) running: usize,
     pub(super) waiting: usize,
-    pub(super) commands: u64,
+    #[serde(flatten)]
+    pub(super) counts: UserCounts,
 }
 
 #[derive(Serialize)]
@@ -90,12 +92,13 @@ impl Report {
         for (user, connections) in shared.connections_of_users() {
             users.entry(user).or_default().connections = connections;
         }
-        for (user, commands) in &activity.commands_of_user {
-            users.entry(Arc::clone(user)).or_default().commands = *commands;
+        for (user, counts) in &activity.of_user {
+            users.entry(Arc::clone(user)).or_default().counts = *counts;
         }
         let queue = shared.gate.look(|queue| {
             for (user, report) in &mut users {
                 report.waiting = queue.waiting_of(user);
+                report.running = queue.running_of(user);
             }
             let (running, waiting, bytes) = (*queue.running(), *queue.waiting(), *queue.waiting_bytes());
             QueueReport {
@@ -151,7 +154,7 @@ impl Report {
         report.snapshot = Some(shared.history.keep(Snapshot {
             uptime: shared.uptime(),
             counts: report.activity.counts,
-            commands_of_user: report.activity.commands_of_user.clone(),
+            commands_of_user: commands_of(&report.activity.of_user),
             marks: Marks { connections, ..marks },
             slowest: shared.activity.take_slowest_lately(),
         }));
@@ -162,4 +165,8 @@ impl Report {
         }
         Ok(report)
     }
+}
+
+fn commands_of(users: &BTreeMap<Arc<str>, UserCounts>) -> BTreeMap<Arc<str>, u64> {
+    users.iter().map(|(user, counts)| (Arc::clone(user), counts.commands)).collect()
 }
