@@ -121,7 +121,7 @@ async fn what_is_cut_off_keeps_its_connection_where_the_late_reply_comes_soon_x_
         .await;
     };
     vanish(1).await;
-    other.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    other.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
     let before = servers.accepted();
 
     for byte in 2..6 {

@@ -73,12 +73,13 @@ async fn the_time_in_the_queue_is_not_the_servers() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "maxPoolSize=1").user("anna", "").user("ben", "").status().start().await;
     let (anna, ben) = (house.client_as("anna", "").await, house.client_as("ben", "").await);
-    anna.run(ServerSelector::Writable, ("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    anna.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
     let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(1000) || true" } };
-    let task = tokio::spawn(async move { anna.run(ServerSelector::Writable, ("test", slow)).await.map(drop) });
+    let task =
+        tokio::spawn(async move { anna.operation(("test", slow)).on(ServerSelector::Writable).run().await.map(drop) });
     tokio::time::sleep(Duration::from_millis(300)).await;
 
-    ben.run(ServerSelector::Writable, ("test", rawdoc! { "count": "c" })).await.unwrap();
+    ben.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
     task.await.unwrap().unwrap();
 
     let text = house.get("/status.json").await.1;
