@@ -83,6 +83,8 @@ fn the_header_compiles_as_c99_and_as_cpp_without_a_warning() {
         command
             .args(language)
             .args(built::WARNINGS)
+            .arg("-I")
+            .arg(built::include())
             .arg("-c")
             .arg(&source)
             .arg("-o")

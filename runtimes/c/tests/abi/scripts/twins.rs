@@ -66,7 +66,10 @@ impl Twins {
         let of_pool = self.of_pool(&input);
         let answer = self.topology.call(now, input, socket);
         if let (Some(pool), Some(of_pool)) = (&mut self.pool, of_pool) {
-            let own = pool.call(now, of_pool, socket);
+            // What a topology refuses comes to no pool, whose time stays.
+            let is_refused = matches!(answer, Answer::Misuse(..));
+            let own =
+                if is_refused { pool.clone().call(now, of_pool, socket) } else { pool.call(now, of_pool, socket) };
             assert_eq!(without_ids(&own), without_ids_of_topology(&answer), "the pool by itself");
         }
         match answer {
