@@ -66,11 +66,12 @@ impl Twins {
         let of_pool = self.of_pool(&input);
         let answer = self.topology.call(now, input, socket);
         if let (Some(pool), Some(of_pool)) = (&mut self.pool, of_pool) {
-            // What a topology refuses comes to no pool, whose time stays.
-            let is_refused = matches!(answer, Answer::Misuse(..));
-            let own =
-                if is_refused { pool.clone().call(now, of_pool, socket) } else { pool.call(now, of_pool, socket) };
+            let own = pool.call(now, of_pool, socket);
             assert_eq!(without_ids(&own), without_ids_of_topology(&answer), "the pool by itself");
+        }
+        if matches!(answer, Answer::Misuse(..)) {
+            // Of what it refuses, a topology lets its pool know the time of some calls and not of others.
+            self.pool = None;
         }
         match answer {
             Answer::Done | Answer::WarmUp(_) => Came::Done,
