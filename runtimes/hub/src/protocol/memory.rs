@@ -28,7 +28,7 @@ const STRETCH: Duration = Duration::from_secs(10);
 const PROGRESS: usize = 640 * 1024;
 
 /// Who holds bytes: a connection, by its number.
-pub(super) type Holder = i64;
+pub type Holder = i64;
 
 /// The limits, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
