@@ -223,7 +223,7 @@ mod tests {
         assert!(memory.ask(at(0), 1, &greedy, 40 * MEBI) && memory.ask(at(0), 2, &greedy, 48 * MEBI));
         assert!(memory.ask(at(0), 3, &modest, 40 * MEBI));
         assert_eq!(memory.slow(at(60)), None, "nobody waits");
-        assert!(!memory.ask(at(60), 4, &modest, MEBI));
+        assert!(!memory.ask(at(60), 4, &modest, 12 * MEBI));
 
         memory.note_progress(at(60), 2, PROGRESS);
 
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(memory.next_grant(at(60)), Some(4));
         assert!(!memory.ask(at(60), 5, &greedy, MEBI));
         assert_eq!(memory.slow(at(69)), Some(3));
-        memory.set(3, &modest, 40 * MEBI);
+        memory.set(3, &modest, 10 * MEBI);
         assert_eq!(memory.slow(at(69)), None, "its command runs");
         assert_eq!(memory.slow(at(70)), Some(2));
     }

@@ -324,7 +324,7 @@ fn what_waits_has_so_many_bytes_at_most_and_ends_of_something_are_taken_all_the_
     let first = waits(queue.enter(&greedy, Class::Ordinary, 60_000));
 
     assert_eq!(queue.enter(&modest, Class::Ordinary, 70_000), Entered::TooLarge);
-    assert_eq!(queue.enter(&modest, Class::LetsGo, 50_000), Entered::TooLarge, "an insert of a transaction");
+    assert_eq!(queue.enter(&modest, Class::LetsGo, 60_000), Entered::TooLarge, "an insert of a transaction");
     waits(queue.enter(&modest, Class::Ordinary, 40_000));
     let end = waits(queue.enter(&modest, Class::LetsGo, 200));
     assert_eq!((queue.waiting_bytes().now(), queue.waiting_bytes().most()), (100_200, 100_200));
