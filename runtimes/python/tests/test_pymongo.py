@@ -203,6 +203,18 @@ class TestSynchronous(TestWithServer):
         self.assertIn("connection pool paused", errors[0])
         self.assertTrue(conn.closed)
 
+    def test_a_second_check_in_changes_nothing(self) -> None:
+        client = self.client()
+        client.admin.command("ping")
+        pool = pool_of(client)
+        with pool.checkout() as conn:
+            pass
+
+        pool.checkin(conn)
+
+        self.assertEqual((pool.active_sockets, pool.operation_count, list(pool.conns)), (0, 0, [conn]))
+        self.assertFalse(conn.closed)
+
     def test_a_connection_whose_peer_hung_up_is_not_used_again(self) -> None:
         client = self.client()
         client.admin.command("ping")

@@ -74,6 +74,9 @@ class AsyncCmapPool(Adapter, pymongo_pool.Pool):  # type: ignore[misc]
         if work:
             await self._establish(work)
             self._raise_unheard()
+        else:
+            # Whoever calls this in a loop lets the tasks that connect get on.
+            await asyncio.sleep(0)
 
     async def _get_conn(self, checkout_started_time: float, handler: Any = None) -> Any:
         if self._process is not process[0]:

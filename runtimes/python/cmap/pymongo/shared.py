@@ -246,16 +246,23 @@ class Adapter:
         cause = AutoReconnect("connection pool paused" if answer.reason == Failed.POOL_CLEARED else answer.text)
         _raise_connection_failure(self.address, cause, timeout_details=_get_timeout_details(self.opts))
 
-    def _end_use(self, conn: Any, txn: bool, cursor: bool) -> None:
-        """Checks a connection in. One that this pool did not deliver, as that of a parent that was forked, is closed."""
+    def _end_use(self, conn: Any, txn: bool, cursor: bool) -> bool:
+        """Checks a connection in. One that this pool did not deliver, as that of a parent that was forked, is closed.
+
+        Returns whether somebody was waiting for it.
+        """
         if txn:
             self.ntxns -= 1
         elif cursor:
             self.ncursors -= 1
-        lease = conn.__dict__.pop("_cmap_lease", None)
-        if lease is None or self._connections.get(lease.number, lease) is not conn:
+        known: Any = self._connections.get(conn.id)
+        if known is not conn:
             self._to_publish.append((None, (conn,), None))
-            return
+            return False
+        lease = conn.__dict__.pop("_cmap_lease", None)
+        if lease is None:
+            # It is checked in already.
+            return False
         self.active_sockets -= 1
         self.operation_count -= 1
         ended = now()
@@ -269,7 +276,7 @@ class Adapter:
                 self.conns.appendleft(conn)
         if delivery:
             self._deliver(delivery)
-        self._drain()
+        return self._drain()
 
     def _become_ready(self) -> None:
         if self.state == PoolState.PAUSED:
@@ -389,14 +396,18 @@ class Adapter:
 
     # The drain.
 
-    def _drain(self) -> None:
+    def _drain(self) -> bool:
+        """Carries out what the machine says. Returns whether somebody who waited was answered."""
         poll = self._machine.poll_output
         while output := poll():
             if carry_out := _CARRY_OUT.get(output.kind):
                 carry_out(self, output)
+        if not self._answered:
+            return False
         # Not before: whoever is awake publishes what the drain has found, and returns.
         while self._answered:
             self._answered.pop().wake()
+        return True
 
     def _connect(self, output: Output) -> None:
         self._pending += 1

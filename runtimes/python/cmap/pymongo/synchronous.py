@@ -6,6 +6,7 @@ Connections are not established in the thread that waits for one: it may get ano
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 from pymongo.lock import _create_lock
@@ -49,6 +50,7 @@ class CmapPool(Adapter, pymongo_pool.Pool):  # type: ignore[misc]
         super().__init__(address, options, is_sdam, client_id)
         self._publishing = _create_lock()
         self._publisher: int | None = None
+        self._is_handed_over = False
         self._begin()
         self._leave()
 
@@ -77,6 +79,10 @@ class CmapPool(Adapter, pymongo_pool.Pool):  # type: ignore[misc]
             self._raise_unheard()
 
     def _get_conn(self, checkout_started_time: float, handler: Any = None) -> Any:
+        if self._is_handed_over:
+            # The thread that has got the connection runs first. Otherwise it would wake, only to wait for the interpreter's lock.
+            self._is_handed_over = False
+            time.sleep(0)
         if self._process is not process[0]:
             self.reset_without_pause()
         with self.lock:
@@ -117,7 +123,7 @@ class CmapPool(Adapter, pymongo_pool.Pool):  # type: ignore[misc]
         try:
             with self.lock:
                 is_inside = True
-                self._end_use(conn, txn, cursor)
+                self._is_handed_over |= self._end_use(conn, txn, cursor)
         finally:
             # gevent kills a greenlet where it waits for a lock.
             if not is_inside:
