@@ -23,7 +23,7 @@ impl<T: Copy> Out<T> {
     }
 
     pub(crate) fn set(self, value: T) {
-        // SAFETY: whoever made it has promised that a `T` can be written there.
+        // SAFETY: the caller of `at` promises that a `T` can be written there.
         unsafe { self.0.write(value) };
     }
 }
@@ -55,7 +55,7 @@ impl OutputSlot {
     pub(crate) fn set(self, output: Output) {
         let size = self.size.min(size_of::<Output>());
         let output = Output { size: u32::try_from(self.size).unwrap_or(u32::MAX), ..output };
-        // SAFETY: whoever made it has promised so many bytes; the source is a local variable, so that the two do not overlap.
+        // SAFETY: the caller of `at` promises so many bytes; the source is a local variable, so that the two do not overlap.
         unsafe { (&raw const output).cast::<u8>().copy_to_nonoverlapping(self.place.cast::<u8>().as_ptr(), size) };
     }
 }

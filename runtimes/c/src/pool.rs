@@ -75,7 +75,7 @@ pub(crate) unsafe fn call(pool: *const Pool, body: impl FnOnce(&mut State) -> Re
     if !pool.enter() {
         return CMAP_ERROR_BUSY;
     }
-    // SAFETY: whoever is inside has the flag, which was free until now and is ours until `leave`.
+    // SAFETY: one caller at a time has the flag, which was free until now and is ours until `leave`.
     let state = unsafe { &mut *pool.state.get() };
     let code = state.run(body);
     pool.leave();

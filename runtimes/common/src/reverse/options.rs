@@ -37,7 +37,7 @@ pub struct ReverseOptions {
     pub(super) handler: Option<Handler>,
 }
 
-/// Who gets the events.
+/// The handler of events.
 pub(super) type Handler = Arc<dyn Fn(&ReverseEvent) + Send + Sync>;
 
 /// Where PEM text is.

@@ -16,7 +16,7 @@ pub(crate) struct Budget {
     pub(crate) is_told: bool,
 }
 
-/// Who has set a [`Budget`].
+/// What set the end of a [`Budget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetBy {
     /// timeoutMS; where it sets no end, socketTimeoutMS limits each command.

@@ -171,7 +171,7 @@ impl Twins {
         assert_eq!(holders["waiting"].as_array().unwrap().len(), counts.waiting as usize);
     }
 
-    /// The same state behind the header as here.
+    /// Compares the state behind the header with that of the topology.
     pub(crate) fn compare_states(&self) {
         assert_eq!(self.abi.snapshot(), serde_json::to_value(self.topology.snapshot()).unwrap());
     }
