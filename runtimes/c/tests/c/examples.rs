@@ -47,7 +47,9 @@ impl Example {
 
 fn assert_all_was_done(name: &str, statistics: &Value, pings: u64) {
     assert_eq!(statistics["checkedIn"], pings, "{name}: {statistics}");
-    assert_eq!(statistics["highWater"]["inUse"], 3, "{name}: {statistics}");
+    // Whether the third connection is ready before the work is done is up to the machine.
+    assert!(matches!(statistics["highWater"]["inUse"].as_u64(), Some(1..=3)), "{name}: {statistics}");
+    assert!(statistics["highWaterTotal"].as_u64().is_some_and(|most| most <= 3), "{name}: {statistics}");
     assert_eq!(statistics["created"], statistics["closed"]["poolClosed"], "{name}: {statistics}");
     for count in statistics["counts"].as_object().unwrap().values() {
         assert_eq!(*count, 0, "{name}: {statistics}");
@@ -64,7 +66,7 @@ fn each_example_is_less_than_200_lines_long() {
 }
 
 #[test]
-fn the_examples_share_three_connections_among_eight() {
+fn eight_clients_of_the_examples_share_at_most_three_connections() {
     for name in EXAMPLES {
         let Some(example) = Example::build(name, &[], built::link_shared()) else { return };
         assert_all_was_done(name, &example.run(&[], 8, 200), 1600);
