@@ -123,7 +123,7 @@ pub unsafe extern "C" fn cmap_pool_refreshed(
     }
 }
 
-/// The answer to CMAP_REFRESH: the ping was not answered in time, or in vain. The driver has closed the socket. The arguments are those
+/// The answer to CMAP_REFRESH: the ping failed, or was not answered in time. The driver has closed the socket. The arguments are those
 /// of cmap_pool_establish_failed; by the rules, only a network error clears the pool.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmap_pool_refresh_failed(

@@ -50,7 +50,7 @@ pub unsafe extern "C" fn cmap_pool_poll_output(pool: *mut Pool, output: *mut Out
     }
 }
 
-/// The next output of the pool. What a topology says beside that is for monitors, which this one has none of.
+/// The next output of the pool. The topology's other outputs are for monitors, of which it has none.
 fn next(state: &mut State) -> Output {
     while let Some(output) = state.machine.poll_output() {
         let output = match output {

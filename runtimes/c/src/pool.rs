@@ -20,7 +20,7 @@ pub struct Pool {
     state: UnsafeCell<State>,
 }
 
-/// The machine, and what lies beside it.
+/// The machine, and what calls of the library keep between them.
 pub(crate) struct State {
     pub(crate) machine: Recorded<u64>,
     has_panicked: bool,
@@ -65,7 +65,7 @@ impl Pool {
     }
 }
 
-/// Makes a call of a pool. Whatever is wrong is told by the number that it returns, and by the text of the pool's last failure.
+/// Makes a call of a pool. The number that it returns, and the text of the pool's last failure, say what is wrong.
 ///
 /// # Safety
 /// The pointer is NULL, or to a pool that was not freed.

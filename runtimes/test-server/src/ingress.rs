@@ -53,7 +53,7 @@ pub(super) enum Admission {
 }
 
 impl Ingress {
-    /// No limit, as a server has it that was told nothing.
+    /// No limit, as a server has it by default.
     pub(super) fn new(now: Instant) -> Self {
         let (rate, burst) = (f64::from(i32::MAX), f64::MAX);
         Self {

@@ -59,7 +59,7 @@ struct Open {
     store: StoreTransaction,
 }
 
-/// What a command says of the transaction that it is part of.
+/// The fields of a command by which it is part of a transaction.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     write: NumberedWrite,

@@ -63,7 +63,7 @@ pub(super) fn error(request: &Request<'_>, view: &View) -> Result<Option<RawDocu
     error_among(request, view.config.data_bearing().count())
 }
 
-/// The same at a mongos, whose shards have three members each.
+/// The write concern error of a mongos, whose shards have three members each.
 pub(super) fn error_at_shards(request: &Request<'_>) -> Result<Option<RawDocumentBuf>, CommandFailure> {
     error_among(request, 3)
 }

@@ -9,7 +9,7 @@ use cmap_core::trace::Question;
 
 use super::what_if::WhatIf;
 
-/// The trace, and what to say of it.
+/// The trace, and what to print about it.
 #[derive(Args, Debug)]
 pub(crate) struct ReplayArgs {
     /// The file that a recorder has written, or its JSON lines

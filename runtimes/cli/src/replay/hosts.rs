@@ -136,7 +136,7 @@ impl Names {
         Self { of_hosts, of_users: found.users.iter().map(of_user).collect() }
     }
 
-    /// What a trace has beside its calls, with the new names.
+    /// The header and the notes of a trace, with the new names.
     fn around(&self, trace: &Trace) -> (Header, Vec<(u32, String)>) {
         let mut header = trace.header.clone();
         header.trigger = self.text(&header.trigger);
@@ -144,7 +144,7 @@ impl Names {
         (header, texts.collect())
     }
 
-    /// The same with the new names, and with the digests of the pools of the copy.
+    /// A copy of `value` with the new names, and with the digests of the pools of the copy.
     fn replace<T: Serialize, U: DeserializeOwned>(
         &self,
         value: &T,

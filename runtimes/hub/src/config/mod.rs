@@ -79,13 +79,13 @@ pub struct Config {
     pub users: Option<Vec<User>>,
     /// The limits.
     pub limits: Limits,
-    /// What the file says of the commands that run at once, if it does.
+    /// How many commands run at once, where the file has it.
     pub(crate) places: PlacesAsked,
     /// How long clients have to finish when the hub ends.
     pub drain: Duration,
 }
 
-/// What the file says of the commands that run at once. Without it they follow from the pool upstream, which is that of the hub's start.
+/// How many commands run at once, by the file. Numbers that it does not have follow from the pool upstream, which is that of the hub's start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PlacesAsked {
     pub(crate) running: Option<u32>,

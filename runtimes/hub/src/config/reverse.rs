@@ -1,4 +1,4 @@
-//! The section `upstream.reverse`: where agents beside the servers come in, and who may speak for which server.
+//! The section `upstream.reverse`: where agents next to the servers connect, and who may speak for which server.
 
 use core::time::Duration;
 use std::collections::BTreeSet;

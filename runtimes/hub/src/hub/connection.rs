@@ -1,4 +1,4 @@
-//! One client's task: bytes to its line and back, and its command upstream beside that.
+//! One client's task: bytes to its line and back, and its command upstream at the same time.
 //!
 //! It reads while a command runs, so that it notices a client that hangs up. Then what runs is cut off, and what the client had
 //! open is ended.

@@ -9,10 +9,10 @@ use crate::protocol::DoorLimits;
 
 use super::error::StartError;
 
-/// What is open beside clients and connections upstream: the status and who asks it, listeners, the runtime's own, a lookup of names.
+/// Descriptors that neither clients nor connections upstream use: the status and who asks it, listeners, the runtime's own, a lookup of names.
 const OWN: usize = 64;
 
-/// Of each server beside its pool: monitors, and connections that are being made or closed.
+/// Descriptors of each server that its pool does not count: monitors, and connections that are being made or closed.
 const BESIDE_POOL: usize = 6;
 
 /// A pool without a limit has so many connections: drivers' own limit.

@@ -48,14 +48,14 @@ pub(super) struct Owner {
     pub(super) identity: Option<IdentityId>,
 }
 
-/// The end of an attempt that failed, and what the client would be told.
+/// The end of an attempt that failed, and the reply that its client would get.
 struct Failed {
     failure: Failure,
     server: Option<Server>,
     outcome: Outcome,
     /// Whether the hub may repeat what its driver could.
     may_repeat: bool,
-    /// What the log is told beside that: addresses, users and settings upstream are the operator's.
+    /// What only the log gets: addresses, users and settings upstream are the operator's.
     for_operator: Option<String>,
 }
 

@@ -28,7 +28,7 @@ pub(super) enum NoTurn {
 }
 
 impl NoTurn {
-    /// The same, after the wait for a server that came before.
+    /// Makes `waited`, which has the wait for a server that came before, the wait of the error.
     fn after(mut self, waited: Duration) -> Self {
         if let Self::Connection(CheckOutError::Selection(error)) = &mut self {
             Arc::make_mut(error).waited = waited;

@@ -7,7 +7,7 @@ use cmap_core::wire::Limits;
 
 use super::refusal::Refusal;
 
-/// What the hub says of itself and its upstream.
+/// What the hub's hello tells about itself and its upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The hub's run: another one after each start.

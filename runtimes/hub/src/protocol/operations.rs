@@ -69,7 +69,7 @@ impl Whose<'_> {
 /// The database of both commands.
 const DATABASE: &str = "admin";
 
-/// What any command may have beside what is its own.
+/// Fields that any command may have besides its own.
 const OF_ANY_COMMAND: [&str; 10] = [
     "$clusterTime",
     "$db",

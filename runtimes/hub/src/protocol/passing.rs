@@ -75,7 +75,7 @@ pub(crate) fn unanswered(request: &Request, message: String) -> Refusal {
     }
 }
 
-/// The same reply, whose write concern has failed by a code that speaks of no server.
+/// The reply, with a write concern error whose code names no server's state.
 fn with_other_concern_error(reply: &RawDocument) -> RawDocumentBuf {
     let mut replaced = RawDocumentBuf::new();
     for (key, value) in readable_fields(reply) {

@@ -95,7 +95,7 @@ impl Refusal {
         Self::new(50, "MaxTimeMSExpired", message)
     }
 
-    /// The same with one more label.
+    /// Adds an error label.
     #[must_use]
     pub fn with_label(mut self, label: ErrorLabel) -> Self {
         if !self.labels.contains(&label) {

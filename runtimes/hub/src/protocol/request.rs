@@ -122,7 +122,7 @@ pub struct Refused {
     pub(super) refusal: Refusal,
 }
 
-/// How many fields a command may have beside each other: the longest has some dozens. Those of a filter or of what is written are deeper.
+/// How many fields of one level a command may have: the longest has some dozens. Those of a filter or of what is written are deeper.
 const MOST_FIELDS: usize = 1_000;
 
 /// How a message is answered.
@@ -278,7 +278,7 @@ impl Request {
         &self.body
     }
 
-    /// The same, which has come compressed. Commands that hold credentials must not (COMP-7).
+    /// The request, noted as one that came compressed. Commands that hold credentials must not (COMP-7).
     pub(super) fn compressed_by(self, compressor: CompressorId) -> Result<Self, Fault> {
         if is_compressible(&self.name) {
             return Ok(Self { compressor: Some(compressor), ..self });
@@ -293,7 +293,7 @@ impl Request {
         self.body.iter().filter_map(Result::ok)
     }
 
-    /// The same without the number by which its driver could repeat it, for a server that knows no such numbers.
+    /// The request without the number by which its driver could repeat it, for a server that knows no such numbers.
     pub fn without_number(&self) -> Self {
         let mut body = RawDocumentBuf::new();
         let fields = self.fields().filter(|(key, _)| *key != cstr!("txnNumber"));

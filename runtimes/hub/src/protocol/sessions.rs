@@ -11,7 +11,7 @@ use cmap_core::time::Instant;
 
 use super::request::SessionId;
 
-/// How long a session lives unused. A driver is told the same, in minutes.
+/// How long a session lives unused. The hello reply has it in minutes.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
 /// The sessions that are in use, and their owners.

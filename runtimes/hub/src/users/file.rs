@@ -203,7 +203,7 @@ fn group(path: &Path, entry: GroupEntry) -> Result<Arc<Group>, UsersFileError> {
     Ok(Arc::new(Group { name: name.into(), weight, running, waiting, connections }))
 }
 
-/// The weight, if it and the limits beside it can be.
+/// The weight, if it and the other limits are valid.
 fn checked(
     path: &Path,
     whose: &str,

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
-    /// The same in lower case.
+    /// The pattern in lower case.
     lower: String,
 }
 
@@ -22,7 +22,7 @@ impl Pattern {
         matches(&self.text, name)
     }
 
-    /// The same where the case of ASCII letters is no matter.
+    /// Whether `name` matches, where the case of ASCII letters does not matter.
     pub fn matches_in_any_case(&self, name: &str) -> bool {
         matches(&self.lower, &name.to_ascii_lowercase())
     }

@@ -1,11 +1,11 @@
-//! What a user, or a group of users, may have of the hub at once, and how its turns count beside those of others.
+//! What a user, or a group of users, may have of the hub at once, and how its turns count next to those of others.
 
 use std::sync::Arc;
 
 /// A user's part of the hub. What is `None` follows from the configuration's limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its part of the servers' time where others want it, too, beside those of the others: 1 to 1,000.
+    /// Its part of the servers' time where others want it, too, relative to their weights: 1 to 1,000.
     pub weight: u32,
     /// Most commands that run at once.
     pub running: Option<u32>,
@@ -22,7 +22,7 @@ pub struct Share {
 pub struct Group {
     /// The name.
     pub name: Arc<str>,
-    /// Its part of the servers' time, beside those of other groups and of users without one: 1 to 1,000.
+    /// Its part of the servers' time, relative to the weights of other groups and of users without one: 1 to 1,000.
     pub weight: u32,
     /// Most commands of all its users that run at once; `None` for any number.
     pub running: Option<u32>,

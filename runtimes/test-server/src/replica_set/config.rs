@@ -59,7 +59,7 @@ pub enum MemberRole {
     },
     /// It has documents and priority 0: clients read from it, and it is never elected.
     Passive,
-    /// It has documents, and no client is told of it.
+    /// It has documents, and no client learns about it.
     Hidden,
     /// It votes, and has no documents.
     Arbiter,
@@ -82,14 +82,14 @@ impl MemberConfig {
         Self { id: MemberId(id), host: host.into(), role, votes: true, tags: BTreeMap::new() }
     }
 
-    /// The same member with another role.
+    /// Changes the role.
     #[must_use]
     pub fn with_role(mut self, role: MemberRole) -> Self {
         self.role = role;
         self
     }
 
-    /// The same member with one more tag.
+    /// Adds a tag.
     #[must_use]
     pub fn with_tag(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.tags.insert(name.into(), value.into());

@@ -1,7 +1,7 @@
 //! A member of a replica set (SRV-8): its place in the set, and the commands about it.
 //!
-//! A server that has none beside it is the primary, except for a while after `replSetStepDown`. A member of a
-//! [deployment](crate::Deployment) is told by it what the set looks like, and tells it what clients order. `config` is the
+//! A server without other members is the primary, except for a while after `replSetStepDown`. A member of a
+//! [deployment](crate::Deployment) learns from it what the set looks like, and passes on what clients order. `config` is the
 //! configuration, `view` what a member knows, `describe` the part of a hello, `status` that of `replSetGetStatus`, `orders` the
 //! commands that change the set.
 

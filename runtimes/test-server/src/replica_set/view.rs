@@ -1,6 +1,6 @@
 //! What a member knows of its set: the configuration, the term, the primary, and how far each member has got.
 //!
-//! In a deployment all members are told the same at the same moment; what differs is who they are.
+//! In a deployment all members learn a change at one moment; their views differ in who they are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

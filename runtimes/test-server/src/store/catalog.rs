@@ -94,7 +94,7 @@ impl Catalog {
         shared.map_or(Ok(()), |collection| self.meter.check(collection.size_of_copy()))
     }
 
-    /// The same collections, in a catalog of its own.
+    /// A copy of all collections in a new catalog.
     pub(super) fn copy(&self) -> Self {
         let meter = Meter::new(self.limits.bytes);
         let copy =

@@ -148,7 +148,7 @@ impl Collection {
         emptied
     }
 
-    /// The same collection in another catalog, whose bytes `meter` counts.
+    /// A copy of the collection for another catalog, whose bytes `meter` counts.
     pub(super) fn copy(&self, meter: &Arc<Meter>) -> Self {
         let (namespace, options) = (self.namespace.clone(), self.options.clone());
         let mut copy = Self::new(namespace, options, self.cap, self.uuid, meter);

@@ -178,7 +178,7 @@ impl Index {
         }
     }
 
-    /// The same index with the same keys, whose bytes `meter` counts.
+    /// A copy of the index and its keys, whose bytes `meter` counts.
     pub(super) fn copy(&self, meter: &Arc<Meter>) -> Self {
         let taken = self.taken.as_ref().map(|Taken { records, held }| Taken {
             records: Arc::clone(records),

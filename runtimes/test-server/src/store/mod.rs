@@ -153,7 +153,7 @@ impl Caller {
 }
 
 impl Store {
-    /// The same documents, and no cursors.
+    /// Drops the cursors, and keeps the documents.
     #[must_use]
     pub fn without_cursors(self) -> Self {
         Self { cursors: Cursors::default(), ..self }

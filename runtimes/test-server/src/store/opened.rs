@@ -2,7 +2,7 @@
 //!
 //! The catalog notes each collection that it looks up, makes or removes. Of stages and commands that this store lacks, those
 //! collections count that MongoDB opens before it runs them. MongoDB does not ask whether texts are UTF-8, and neither does this: a
-//! text that is not hides nothing beside it. Where a field is there twice, both count.
+//! text that is not hides nothing next to it. Where a field is there twice, both count.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};

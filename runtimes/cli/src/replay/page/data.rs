@@ -38,7 +38,7 @@ pub(super) struct Data<'a> {
     all_failures: usize,
     /// Those that are not listed because they are brief.
     brief_waits: usize,
-    /// What to say of holders that are missing.
+    /// A sentence about holders that are missing.
     no_holder: Option<&'static str>,
 }
 
@@ -116,7 +116,7 @@ impl Clock {
         at.as_nanos().saturating_sub(self.0.as_nanos())
     }
 
-    /// The same where it may have been before.
+    /// Nanoseconds from the origin of the page, negative where `at` is earlier.
     fn signed(self, at: Instant) -> i64 {
         at.as_nanos().wrapping_sub(self.0.as_nanos()).cast_signed()
     }

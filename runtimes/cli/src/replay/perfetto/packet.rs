@@ -1,5 +1,5 @@
 //! The packets of a trace for Perfetto: tracks, and what happens on them. The numbers are those of the published schema,
-//! `perfetto_trace.proto`, whose names stand beside them.
+//! `perfetto_trace.proto`, whose names the comments give.
 
 use cmap_core::time::Instant;
 

@@ -104,7 +104,7 @@ impl Picture {
         Self { began, ended: began, calls: 0, pools, waits, explained, uses, numbers }
     }
 
-    /// Repeats all calls. Explains as many of the longest waits as it is told, and half as many of the longest that failed.
+    /// Repeats all calls. Explains the longest waits, at most `explained`, and half as many of the longest that failed.
     pub(super) fn draw(trace: &Trace, explained: usize) -> Result<Self, Box<Divergence>> {
         let mut picture = observer::observe(trace)?;
         picture.waits = waits(trace)?;

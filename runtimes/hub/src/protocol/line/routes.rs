@@ -116,7 +116,7 @@ fn check_rules(request: &Request, user: &User) -> Result<(), Refusal> {
     user.rules.check(&targets).map_err(Refusal::forbidden)
 }
 
-/// The same command with those of its sessions that are the user's, and these.
+/// The command with only those of its sessions that are the user's, and these sessions.
 fn own_sessions(request: &Request, is_own: impl Fn(&SessionId) -> bool) -> (RawDocumentBuf, Vec<SessionId>) {
     let (mut body, mut own) = (RawDocumentBuf::new(), Vec::new());
     for (index, (key, value)) in request.fields().enumerate().filter(|(_, (key, _))| key.as_str() != "$db") {

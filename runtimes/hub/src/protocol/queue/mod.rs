@@ -72,7 +72,7 @@ pub struct QueueLimits {
     pub running: u32,
     /// How many of them are kept for those that let go.
     pub reserved: u32,
-    /// Most of one user's that run at once, beside as many as are reserved of those that let go.
+    /// Most commands of one user that run at once, not counting as many as are reserved for those that release connections.
     pub running_per_user: u32,
     /// Most of those that run which wait for documents.
     pub awaiting: u32,
