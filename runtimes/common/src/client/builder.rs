@@ -46,7 +46,6 @@ pub struct Builder<R: Runtime, T> {
     tls: Option<TlsConfig>,
     max_scram_iterations: u32,
     mechanism: Option<Arc<dyn SaslMechanism>>,
-    quiet: bool,
     reselect: bool,
     floor_policy: FloorPolicy,
     max_connections: u32,
@@ -83,7 +82,6 @@ impl<R: Runtime, T> Builder<R, T> {
             tls: None,
             max_scram_iterations: MAX_ITERATIONS,
             mechanism: None,
-            quiet: false,
             reselect: true,
             floor_policy: FloorPolicy::Disabled,
             max_connections: 0,
@@ -132,13 +130,6 @@ impl<R: Runtime, T> Builder<R, T> {
     /// Logs in by a mechanism of the user's own, such as MONGODB-AWS, MONGODB-OIDC or GSSAPI, whatever the options name.
     pub fn mechanism(mut self, mechanism: impl SaslMechanism + 'static) -> Self {
         self.mechanism = Some(Arc::new(mechanism));
-        self
-    }
-
-    /// Keeps warnings about options from standard error, for programs that show [`Client::warnings`](crate::Connections::warnings)
-    /// themselves.
-    pub fn quiet(mut self) -> Self {
-        self.quiet = true;
         self
     }
 
@@ -293,7 +284,6 @@ impl<R: Runtime, T> Builder<R, T> {
             tls,
             max_scram_iterations,
             mechanism,
-            quiet,
             reselect,
             floor_policy,
             max_connections,
@@ -340,7 +330,8 @@ impl<R: Runtime, T> Builder<R, T> {
         warnings.extend(options.advice());
         options.hosts = ServerAddress::distinct(options.hosts);
         warnings.extend(warnings::without_effect(&options, monitored));
-        warnings::tell(&warnings, quiet);
+        #[cfg(feature = "tracing")]
+        warnings.iter().for_each(crate::events::logging::warn);
         #[cfg(feature = "__rustls")]
         let tls = match tls {
             None if options.tls.is_enabled() => {

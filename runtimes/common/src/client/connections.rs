@@ -271,9 +271,8 @@ impl<R: Runtime> Connections<R> {
 
     /// Warnings about the connection string that [`Client::connect`](crate::Client::connect) was given: parts that were ignored (URI-5,
     /// URI-6), parts that will not be understood forever, options that give up a protection ([`ClientOptions::advice`]), and
-    /// options that have no effect here. Each displays as a sentence that says what to write instead. They were reported
-    /// already: to the log at level WARN, where the feature `tracing` is on and a subscriber is installed, and otherwise on
-    /// standard error, each text once in a process. [`Builder::quiet`](crate::Builder::quiet) keeps them from standard error.
+    /// options that have no effect here. Each displays as a sentence that says what to write instead. With the feature `tracing`
+    /// the log has them, too, at level WARN.
     ///
     /// A client made from options has no warnings about a connection string: [`ClientOptions::parse`] returned those.
     pub fn warnings(&self) -> &[Warning] {

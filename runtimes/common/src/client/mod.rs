@@ -6,7 +6,7 @@
 //! | `pool` | the pool of one server, without a monitor |
 //! | `connections` | what both can do: check-outs, limits, users, and what can be seen |
 //! | `builder` | the settings of both, and how they are made |
-//! | `warnings` | warnings about options, and who gets them |
+//! | `warnings` | options that have no effect |
 
 mod builder;
 mod connections;

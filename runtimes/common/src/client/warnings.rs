@@ -1,18 +1,8 @@
-//! Warnings about a client's options on their way to somebody who can correct them, and the options that have no effect here.
-//!
-//! They go to the log where a reader of `tracing` is installed, and otherwise to standard error: each text once in a process,
-//! however many clients are made.
-
-use std::collections::BTreeSet;
-use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+//! Warnings about options that the user set and that have no effect here.
 
 use cmap_core::options::{ClientOptions, Warning};
 
 use super::builder::Monitored;
-
-/// The most texts that are remembered. Later ones are written each time.
-const REMEMBERED: usize = 1000;
 
 const WAITS: &str = "this client goes on looking for a server for serverSelectionTimeoutMS";
 const NO_RETRY: &str = "a pool repeats no command; repeat it yourself if the error says that it is_retryable";
@@ -37,34 +27,6 @@ pub(crate) fn without_effect(options: &ClientOptions, monitored: Monitored) -> V
     .filter(|(_, is_set, _)| *is_set)
     .map(|(option, _, reason)| Warning::NoEffect { option, reason })
     .collect()
-}
-
-/// Tells `warnings` to the log, or else on standard error unless `quiet`.
-pub(crate) fn tell(warnings: &[Warning], quiet: bool) {
-    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    #[cfg(feature = "tracing")]
-    if tracing::dispatcher::has_been_set() {
-        return warnings.iter().for_each(crate::events::logging::warn);
-    }
-    if !quiet && !warnings.is_empty() {
-        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
-        write_once(&mut told, warnings, &mut std::io::stderr().lock());
-    }
-}
-
-/// Writes a line for each warning that was not told before.
-fn write_once(told: &mut BTreeSet<String>, warnings: &[Warning], out: &mut impl Write) {
-    for warning in warnings {
-        let text = warning.to_string();
-        if told.contains(&text) {
-            continue;
-        }
-        // There is nobody to tell that nothing can be told.
-        let _ = writeln!(out, "cmap: {text}");
-        if told.len() < REMEMBERED {
-            told.insert(text);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -100,16 +62,12 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_is_written_once_and_says_what_to_do() {
-        let (mut told, mut out) = (BTreeSet::new(), Vec::new());
+    fn a_warning_says_what_to_do() {
         let (options, _) = ClientOptions::parse("mongodb://h/?retryWrites=true").unwrap();
         let warnings = without_effect(&options, Monitored::ByOwner);
 
-        write_once(&mut told, &warnings, &mut out);
-        write_once(&mut told, &warnings, &mut out);
-
-        let expected = "cmap: option retryWrites has no effect: a pool repeats no command; repeat it yourself if the error \
-                        says that it is_retryable\n";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let expected = "option retryWrites has no effect: a pool repeats no command; repeat it yourself if the error says that \
+                        it is_retryable";
+        assert_eq!(warnings.iter().map(Warning::to_string).collect::<Vec<_>>(), [expected]);
     }
 }

@@ -117,7 +117,7 @@ fn client(hosts: &str) -> (Client<Bench>, Bench, impl Fn() -> Vec<String>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let events = Arc::clone(&told);
     let bench = Bench::default();
-    let builder = Client::builder(options).runtime(bench.clone()).quiet().on_event(move |server, event| {
+    let builder = Client::builder(options).runtime(bench.clone()).on_event(move |server, event| {
         if let Event::Server(event) = event {
             events.lock().unwrap().push(format!("{server} {}", event.name()));
         }
