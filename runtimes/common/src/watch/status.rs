@@ -13,8 +13,8 @@ use serde::Serialize;
 use super::holder::Who;
 use super::{Holder, Place, WaitingCheckOut};
 
-/// What a client does at one moment, taken from its state as a whole. It displays as a table.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What a client does at one moment, taken from its state as a whole. `Display` and `Debug` print a table.
+#[derive(Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ClientStatus {
     /// Time since the client was made.
@@ -156,6 +156,12 @@ fn write_rest(f: &mut fmt::Formatter<'_>, number: usize) -> fmt::Result {
     match number.saturating_sub(LINES) {
         0 => Ok(()),
         more => writeln!(f, "  and {more} more"),
+    }
+}
+
+impl fmt::Debug for ClientStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
