@@ -1,7 +1,8 @@
 //! The cost of the pool, in instructions (callgrind): figures that repeat to the last digit on any machine.
 //!
-//! `cargo bench -p cmap-core --bench instructions` needs valgrind and gungraun-runner; `.ci/bench` installs both. Each
-//! benchmark does its work [`OPERATIONS`] times, so divide by that. It fails where a call takes longer because many wait.
+//! `cargo bench --manifest-path core/benches/Cargo.toml --bench instructions` needs valgrind and gungraun-runner; `.ci/bench`
+//! installs both.
+//! Each benchmark does its work [`OPERATIONS`] times, so divide by that. It fails where a call takes longer because many wait.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark fails by panicking")]
 

@@ -1,7 +1,7 @@
 //! The cost of one `ping` in instructions (callgrind): encoding the command, finding the reply in the bytes that came,
 //! and reading whether it succeeded. No socket takes part.
 //!
-//! `cargo bench -p cmap-core --bench ping`; see `instructions.rs`, and divide by [`OPERATIONS`].
+//! `cargo bench --manifest-path core/benches/Cargo.toml --bench ping`; see `instructions.rs`, and divide by [`OPERATIONS`].
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a benchmark fails by panicking")]
 

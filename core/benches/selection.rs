@@ -1,7 +1,8 @@
 //! The cost of selecting one of 50 servers, in instructions (callgrind).
 //!
-//! `cargo bench -p cmap-core --bench selection` needs valgrind and gungraun-runner; `.ci/bench` installs both. Each benchmark
-//! does its work [`OPERATIONS`] times, so divide by that.
+//! `cargo bench --manifest-path core/benches/Cargo.toml --bench selection` needs valgrind and gungraun-runner; `.ci/bench`
+//! installs both.
+//! Each benchmark does its work [`OPERATIONS`] times, so divide by that.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark fails by panicking")]
 
