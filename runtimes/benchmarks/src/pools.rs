@@ -146,7 +146,7 @@ fn contention(name: &str, threads: Threads, tasks: usize, lines: &[Line], report
             report.bar(what, ratio.show(2), ratio.median() >= 1.0);
         }
     }
-    table.print(&format!("{tasks} tasks, {OPERATIONS} check-outs, a yield while holding"));
+    table.print(&format!("{name}: {tasks} tasks, {OPERATIONS} check-outs, a yield while holding"));
 }
 
 fn cancellation(name: &str, lines: &[Line], report: &mut Report) {

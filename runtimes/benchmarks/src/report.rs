@@ -1,7 +1,13 @@
 //! The output of a benchmark program: tables, and the bars with the measured figures.
+//!
+//! Where the environment variable `CMAP_BENCH_DATA` names a file, each table is appended to it as a line of JSON, for charts.
 
 use std::fmt::Display;
+use std::fs::File;
+use std::io::Write;
 use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
 
 /// The bars so far. Tables are printed as they come.
 #[derive(Debug, Default)]
@@ -22,6 +28,13 @@ struct Bar {
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
+}
+
+/// A table as programs read it. The first row is the head.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Printed {
+    pub title: String,
+    pub rows: Vec<Vec<String>>,
 }
 
 impl Report {
@@ -50,6 +63,7 @@ impl Table {
     }
 
     pub fn print(&self, title: &str) {
+        self.append(title);
         println!("\n{title}");
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let width = |column: usize| {
@@ -70,5 +84,12 @@ impl Table {
             }
             println!("{}", line.trim_end());
         }
+    }
+
+    fn append(&self, title: &str) {
+        let Some(path) = std::env::var_os("CMAP_BENCH_DATA") else { return };
+        let table = Printed { title: title.into(), rows: self.rows.clone() };
+        let line = serde_json::to_string(&table).unwrap();
+        writeln!(File::options().create(true).append(true).open(path).unwrap(), "{line}").unwrap();
     }
 }
