@@ -159,20 +159,19 @@ impl<R: Runtime> CheckOut<'_, R> {
             Limit::Within(limit) => Some(now + limit),
             Limit::Until(deadline) => driver.clock().instant_of(deadline),
         };
-        let begun = match &mut self.wanted {
-            None => driver.check_out(now, Criteria::WRITABLE, request, self.tag, cx),
+        let criteria = match &mut self.wanted {
+            None => Criteria::WRITABLE,
             Some(_) if request.affinity.is_some() && !driver.has_affinity() => {
-                Begun::Answered(Err(CheckOutError::NoAffinity))
+                return self.end(Err(CheckOutError::NoAffinity));
             }
             Some(wanted) => {
                 // Nothing is chosen for an operation that keeps to its server (PIN-1).
                 let is_pinned = matches!(wanted.criteria.selector, ServerSelector::Pinned(_));
                 wanted.narrowed = (driver.has_server_filter() && !is_pinned).then(|| driver.narrow(&wanted.criteria));
-                let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
-                driver.check_out(now, criteria, request, self.tag, cx)
+                wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria)
             }
         };
-        match begun {
+        match driver.check_out(now, criteria, request, self.tag, cx) {
             Begun::Answered(answer) => self.end(answer),
             Begun::Waits(place) => {
                 self.stage = Stage::Waiting(place);
@@ -227,16 +226,16 @@ impl<R: Runtime> CheckOut<'_, R> {
         self.wanted.as_ref().is_some_and(|wanted| wanted.narrowed.is_some())
     }
 
+    #[inline(always)]
     fn end(&mut self, answer: Answer<R::Stream>) -> Poll<<Self as Future>::Output> {
         self.stage = Stage::Done;
         #[cfg(feature = "tracing")]
         self.end_span(&answer);
         let selector = self.wanted.take().map(|wanted| wanted.criteria.selector);
-        Poll::Ready(
-            answer.map(|delivery| {
-                Connection::new(Arc::clone(self.driver), delivery).noted(self.tag).selected_by(selector)
-            }),
-        )
+        Poll::Ready(match answer {
+            Ok(delivery) => Ok(Connection::new(Arc::clone(self.driver), delivery, self.tag, selector)),
+            Err(error) => Err(error),
+        })
     }
 }
 

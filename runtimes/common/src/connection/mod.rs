@@ -68,31 +68,25 @@ enum Stage {
 }
 
 impl<R: Runtime> Connection<R> {
-    #[inline]
-    pub(crate) fn new(driver: Arc<Driver<R>>, delivery: Delivery<R::Stream>) -> Self {
+    /// A connection to a server that was selected by `selector`. `tag` says who holds it, where that is noted.
+    #[inline(always)]
+    pub(crate) fn new(
+        driver: Arc<Driver<R>>,
+        mut delivery: Delivery<R::Stream>,
+        tag: Tag,
+        selector: Option<ServerSelector>,
+    ) -> Self {
+        if driver.watches_holders() {
+            delivery.socket.tag = tag;
+        }
         Self {
             driver,
             check_out: delivery.check_out,
             handle: delivery.connection,
             socket: Some(delivery.socket),
             stage: Stage::BetweenCommands,
-            selector: None,
+            selector: selector.filter(|selector| *selector != ServerSelector::Writable).map(Box::new),
         }
-    }
-
-    /// Notes who holds it, where that is noted.
-    #[inline(always)]
-    pub(crate) fn noted(mut self, tag: Tag) -> Self {
-        if self.driver.watches_holders() {
-            self.socket.iter_mut().for_each(|socket| socket.tag = tag);
-        }
-        self
-    }
-
-    /// A connection to a server that was selected so.
-    pub(crate) fn selected_by(mut self, selector: Option<ServerSelector>) -> Self {
-        self.selector = selector.filter(|selector| *selector != ServerSelector::Writable).map(Box::new);
-        self
     }
 
     /// Runs `command`, a document or a value that serialises as one, on `database`; returns the reply. For at most timeoutMS,

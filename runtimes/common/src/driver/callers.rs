@@ -31,7 +31,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Begins a check-out for a server that meets `criteria`. If it waits, `cx` is woken.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn check_out(
         self: &Arc<Self>,
         now: Instant,
@@ -102,26 +102,25 @@ impl<R: Runtime> Driver<R> {
     /// still, each poll does.
     #[inline(never)]
     pub(crate) fn poll_check_out(self: &Arc<Self>, place: usize, cx: &Context<'_>) -> Poll<Answer<R::Stream>> {
-        let now = self.clock.now();
         let mut state = self.lock();
         let mut found = state.waiters.poll(place, cx.waker());
-        let waits_for = state.waiters.check_out_at(place);
-        let timeout = waits_for.and_then(|check_out| state.machine.next_check_out_timeout(check_out));
-        if let Some(timeout) = timeout
-            && timeout <= now
-        {
-            drop(state);
-            self.call(Input::Timeout);
-            // The waker of an earlier poll is dropped without the lock.
-            drop(found);
-            state = self.lock();
-            found = state.waiters.poll(place, cx.waker());
+        if let Some(Found::Nothing { .. }) = &found {
+            let waits_for = state.waiters.check_out_at(place);
+            let timeout = waits_for.and_then(|check_out| state.machine.next_check_out_timeout(check_out));
+            if timeout.is_some_and(|timeout| timeout <= self.clock.now()) {
+                drop(state);
+                self.call(Input::Timeout);
+                // The waker of an earlier poll is dropped without the lock.
+                drop(found);
+                state = self.lock();
+                found = state.waiters.poll(place, cx.waker());
+            }
         }
         #[cfg(feature = "trace")]
         if state.machine.is_recording()
             && let Some(Found::Answer(Ok(delivery))) = &found
         {
-            state.record_taken(now, CheckOut::Started(delivery.check_out));
+            state.record_taken(self.clock.now(), CheckOut::Started(delivery.check_out));
         }
         drop(state);
         match found {
