@@ -97,7 +97,7 @@ pub(crate) fn presentable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// As [`presentable`], for an owned text.
+/// Makes an owned text presentable.
 pub(crate) fn into_presentable(text: String) -> String {
     match presentable(&text) {
         Cow::Borrowed(_) => text,

@@ -330,7 +330,7 @@ impl Connection {
         compressor.compress_command(out, start, limits).map(drop)
     }
 
-    /// As [`read`](Self::read), for the greeting: it looks whether the server answers the first message in TLS, or in
+    /// Reads the greeting's reply from `bytes`. Looks whether the server answers the first message in TLS, or in
     /// another protocol.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crate::time::Instant;
 use crate::topology_version::TopologyVersion;
 use crate::wire_version::incompatibility;
 
-/// A server as the client knows it. Every check makes a new one; an event tells of it only if it [differs].
+/// A server as the client knows it. Every check makes a new one; an event reports it only if it [differs].
 ///
 /// [differs]: Self::is_same
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

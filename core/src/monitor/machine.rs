@@ -105,8 +105,8 @@ impl Monitor {
         }
     }
 
-    /// An application found the server gone: the check that is under way is cancelled, and its socket closed, as is one that is
-    /// idle between two checks. The next check begins after heartbeatFrequencyMS, or when one is requested (MON-12).
+    /// Cancels the check that is under way, since an application found the server gone, and closes the monitor's socket, idle or
+    /// not. The next check begins after heartbeatFrequencyMS, or when one is requested (MON-12).
     pub fn cancel_check(&mut self, now: Instant) {
         self.advance(now);
         self.is_known = false;

@@ -52,9 +52,9 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Timeout {
-    /// When.
+    /// When to call.
     pub at: Instant,
-    /// Why.
+    /// Why the monitor has to be called then.
     pub reason: TimeoutReason,
 }
 

@@ -16,7 +16,7 @@ pub enum Affinity {
     /// It gets that connection. If it is in use, it waits for it, and is served before all who wait for any connection
     ///
     Require,
-    /// As [`Require`](Self::Require), and nobody else gets that connection for a time.
+    /// A key gets its connection or waits for it, and nobody else gets that connection for a time.
     Hold {
         /// Counted from each check-in; greater than zero. With it ends what the key may rely on.
         time: Duration,

@@ -13,9 +13,9 @@ use crate::connection::{ClientField, Effect, Outline};
 /// Whether a command may be sent again after an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Retryability {
-    /// It reads.
+    /// The command reads.
     Read,
-    /// It writes single documents: a server carries it out once for each transaction number.
+    /// The command writes single documents: a server carries it out once for each transaction number.
     Write,
     /// Only if an overloaded server refused it (BP-9).
     OverloadOnly {

@@ -334,7 +334,7 @@ impl Lot {
         Some(Taken { socket, demand: waiting.saturating_sub(served) })
     }
 
-    /// A parked socket has ended. Returns whether it was parked.
+    /// Removes a socket that has ended. Returns whether it was parked.
     pub fn remove(&mut self, now: Instant, member: &ServerAddress, socket: SocketId) -> bool {
         self.advance(now);
         let Some(own) = self.members.get_mut(member) else { return false };

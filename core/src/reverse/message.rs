@@ -59,15 +59,15 @@ pub enum Refusal {
 pub enum StartPhase {
     /// Looking for the addresses of its host.
     Resolve,
-    /// Connecting.
+    /// Connecting to its member.
     Connect,
-    /// Neither.
+    /// Something else.
     Other,
 }
 
 /// Why an agent could not connect to its member.
 #[derive(Clone, PartialEq, Eq, Error)]
-#[error("the agent cannot reach its member ({phase}): {error}; look whether it runs, beside the agent")]
+#[error("the agent cannot reach its member ({phase}): {error}; check that it runs next to the agent")]
 pub struct StartFailure {
     /// What it was at.
     pub phase: StartPhase,

@@ -84,7 +84,7 @@ pub struct SentCommand {
 }
 
 impl SentCommand {
-    /// The command as it is about to be sent, by a connection with these ids.
+    /// Describes a command that is about to be sent by a connection with these ids.
     pub fn new(
         command: &Command<'_>,
         operation_id: Option<u64>,

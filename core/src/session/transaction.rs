@@ -301,7 +301,7 @@ impl Transaction {
         Ok(Ending::Nothing)
     }
 
-    /// A reply to one of its commands came. A mongos names where the transaction can be ended (PIN-7).
+    /// Notes what a reply to one of the transaction's commands says. A mongos names where the transaction can be ended (PIN-7).
     pub fn handle_reply(&mut self, reply: &RawDocument) {
         if let Ok(token) = reply.get_document("recoveryToken")
             && token.as_bytes().len() <= MAX_RECOVERY_TOKEN

@@ -49,15 +49,15 @@ pub struct Period {
     pub served: u32,
     /// Check-outs that began to wait.
     pub waited: u32,
-    /// Those that failed.
+    /// Check-outs that failed.
     pub failed: u32,
-    /// Those whose callers gave up.
+    /// Check-outs whose callers gave up.
     pub cancelled: u32,
     /// Connections that came back.
     pub checked_in: u32,
     /// Connections that were established.
     pub established: u32,
-    /// Connections that were not.
+    /// Connections whose establishment failed.
     pub not_established: u32,
     /// The longest wait of those that ended in it and were followed.
     pub longest_wait: Duration,

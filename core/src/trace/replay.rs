@@ -33,13 +33,13 @@ pub struct Replay<'a> {
 pub struct Step<'a> {
     /// The number of the call, from 1, those included that the trace has no longer.
     pub number: u64,
-    /// When it was made.
+    /// When the call was made.
     pub at: Instant,
     /// The call.
     pub input: &'a Input,
-    /// What it returned.
+    /// What the call returned.
     pub answer: Answer<()>,
-    /// The outputs that were polled after it.
+    /// The outputs that were polled after the call.
     pub outputs: Vec<Output<()>>,
     /// What else was noted.
     pub notes: Vec<&'a Note>,

@@ -43,7 +43,7 @@ pub struct MessageIds {
 }
 
 impl MessageIds {
-    /// The numbers of a request.
+    /// Makes the numbers of a request, which answers no message.
     pub fn request(request_id: i32) -> Self {
         Self { request_id, response_to: 0 }
     }
@@ -101,7 +101,7 @@ impl Header {
         Ok((Self { length: announced, ids, op_code }, cursor.rest()))
     }
 
-    /// As [`Header::split`], for a message that must be of one operation.
+    /// Splits a header from a message that must be of one operation.
     pub(super) fn split_of<'a>(
         expected: OpCode,
         message: &'a [u8],

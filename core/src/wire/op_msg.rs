@@ -48,7 +48,7 @@ pub(super) enum Sequences {
 pub struct Message<'a> {
     /// The header. The caller checks whether it answers the right request.
     pub header: Header,
-    /// The flags.
+    /// The flags of the message.
     pub flags: Flags,
     /// The command or the reply.
     pub body: &'a RawDocument,
@@ -58,7 +58,7 @@ pub struct Message<'a> {
 /// A document sequence: documents that belong to a field of the body.
 #[derive(Clone, Copy, Debug)]
 pub struct Sequence<'a> {
-    /// The field.
+    /// The name of the field.
     pub identifier: &'a str,
     documents: &'a [u8],
 }

@@ -270,7 +270,7 @@ fn is_success(ok: RawBsonRef<'_>) -> bool {
     }
 }
 
-/// As [`is_success`], for a value that was not parsed.
+/// Whether a value that was not parsed, that of `ok`, means success.
 fn is_success_unparsed(ok: &Element<'_>) -> bool {
     match ok.tag {
         0x01 => ok.value.first_chunk().is_some_and(|bytes| is_success_double(f64::from_le_bytes(*bytes))),

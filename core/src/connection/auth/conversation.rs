@@ -122,7 +122,7 @@ impl Conversation {
         if is_last { Ok(Step::Done) } else { Err(ServerFault::NotEnded.into()) }
     }
 
-    /// The keys that [`Step::Derive`] asked for.
+    /// Goes on with the keys that [`Step::Derive`] asked for.
     pub fn handle_keys(&mut self, keys: &DerivedKeys) -> Result<Step, AuthError> {
         match &mut self.state {
             State::Scram(client) => client.handle_keys(keys),

@@ -45,12 +45,13 @@ impl<R: Runtime, T: DeserializeOwned> TypedCursor<R, T> {
         self.cursor.next_if_any().await?.map(value).transpose()
     }
 
-    /// As [`Cursor::is_exhausted`].
+    /// Whether there is nothing more to read: the server has exhausted the cursor, or it has failed, and all values at hand
+    /// have been read.
     pub fn is_exhausted(&self) -> bool {
         self.cursor.is_exhausted()
     }
 
-    /// As [`Cursor::close`].
+    /// Ends the cursor, also on the server, and waits for its answer, for at most ten seconds.
     pub async fn close(self) {
         self.cursor.close().await;
     }

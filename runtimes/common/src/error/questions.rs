@@ -146,7 +146,7 @@ impl CommandError {
 }
 
 impl CheckOutError {
-    /// Whether no connection could be made, since the network or the server failed.
+    /// Whether no connection could be made because the network failed.
     pub fn is_network(&self) -> bool {
         self.establish_error().is_some_and(|error| error.fault == Fault::Network)
     }
