@@ -49,7 +49,7 @@ pub use error::ConfigError;
 pub use read::read;
 pub use reverse::Reverse;
 
-use crate::protocol::{DoorLimits, MemoryLimits, QueueLimits};
+use crate::protocol::{DoorLimits, MemoryLimits, QueueLimits, but_a_quarter};
 use crate::users::User;
 
 /// A configuration that makes sense.
@@ -110,8 +110,7 @@ impl PlacesAsked {
         let running = self.running.unwrap_or(if connections == 0 { u32::MAX } else { connections });
         let reserved = self.reserved.unwrap_or((running / 10).clamp(1, 10)).min(running.saturating_sub(1));
         let ordinary = running - reserved;
-        // A quarter is for others.
-        let some = (ordinary - (ordinary / 4).max(1).min(ordinary)).max(1);
+        let some = but_a_quarter(ordinary);
         // Without others there is nobody to leave places to.
         let running_per_user = self.running_per_user.unwrap_or(if users > 1 { some } else { running });
         Places { running, reserved, running_per_user, awaiting: self.awaiting.unwrap_or(some) }

@@ -56,6 +56,7 @@ pub(super) enum Reason {
     QueueFull,
     TooLong,
     Memory,
+    RunningPerUser,
     Rule,
 }
 
@@ -257,6 +258,7 @@ impl Reason {
             Self::QueueFull => "queue-full",
             Self::TooLong => "too-long",
             Self::Memory => "memory",
+            Self::RunningPerUser => "running-per-user",
             Self::Rule => "rule",
         }
     }

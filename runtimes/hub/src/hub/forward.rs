@@ -302,7 +302,7 @@ fn of_queue(
     base_backoff: Duration,
 ) -> Box<Failed> {
     let (reason, message) = match no_place {
-        NoPlace::TooLong if is_time_up(shared.now(), request) => return time_is_up(),
+        NoPlace::TooLong | NoPlace::AtLimit if is_time_up(shared.now(), request) => return time_is_up(),
         NoPlace::Full => (
             Reason::QueueFull,
             "too many commands wait at this hub; try again later, or give it more connections upstream",
@@ -314,6 +314,10 @@ fn of_queue(
         NoPlace::TooLong => {
             (Reason::TooLong, "the command has waited too long for its turn at this hub; try again later")
         }
+        NoPlace::AtLimit => (
+            Reason::RunningPerUser,
+            "the user has as many commands running at this hub as it may have; try again later, or ask for a larger `running`",
+        ),
     };
     shared.activity.count_overload(&owner.user, reason);
     let base_backoff = base_backoff.saturating_mul(shared.gate.backoff_factor());

@@ -55,6 +55,8 @@ pub(super) enum NoPlace {
     TooLarge,
     /// It has waited long enough.
     TooLong,
+    /// It has, and its user runs as many as it may.
+    AtLimit,
 }
 
 /// How the queue has received a command, with what tells it of its turn.
@@ -105,6 +107,7 @@ impl Gate {
                 called.map(|placed| Place::new(self, placed))
             }
             Ok(Err(_)) => Err(NoPlace::Full),
+            Err(_) if self.look(|queue| queue.is_at_limit(&waiter.user, ticket)) => Err(NoPlace::AtLimit),
             Err(_) => Err(NoPlace::TooLong),
         }
     }
@@ -314,6 +317,17 @@ mod tests {
         assert_eq!(depth(&gate), (1, 0));
         drop(place);
         assert!(gate.enter(&user, Class::Ordinary, 1, LONG).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_that_only_its_users_limit_keeps_out_is_told_so_x_135() {
+        let limits = QueueLimits { running: 2, ..LIMITS };
+        let (gate, user) = (Arc::new(Gate::new(limits, Clock::start())), "a".into());
+        let _place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
+
+        let refused = gate.enter(&user, Class::Ordinary, 1, BRIEFLY).await;
+
+        assert_eq!(refused.unwrap_err(), NoPlace::AtLimit);
     }
 
     #[tokio::test]

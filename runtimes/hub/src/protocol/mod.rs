@@ -54,6 +54,7 @@ pub use memory::{Holder, Memory, MemoryLimits, UNCOUNTED};
 pub use operations::{Operation, OperationId, Operations, Whose};
 pub(crate) use passing::unanswered;
 pub use passing::{Passed, pass};
+pub(crate) use queue::but_a_quarter;
 pub use queue::{Class, Crowded, Entered, Placed, Queue, QueueLimits, Ticket};
 pub use refusal::Refusal;
 pub(crate) use request::session_document;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cmap_core::time::Instant;
 
 use super::usage::{Stretch, Usage};
-use super::{Class, Placed, QueueLimits, Ticket};
+use super::{Class, Placed, QueueLimits, Ticket, but_a_quarter};
 use crate::users::{Group, Share};
 
 /// How many accounts of those who have nothing at the queue are kept.
@@ -40,9 +40,7 @@ pub(super) struct Accounts {
 struct Account {
     share: Share,
     usage: Usage,
-    /// How many run, and how many of these have places that others want.
-    running: u32,
-    ordinary: u32,
+    running: Running,
     /// Those that have had their turn, and wait for a server.
     parked: usize,
     lines: [VecDeque<Waiter>; Class::ALL.len()],
@@ -51,10 +49,20 @@ struct Account {
 #[derive(Clone, Copy, Debug, Default)]
 struct GroupAccount {
     usage: Usage,
-    ordinary: u32,
+    running: Running,
     in_line: usize,
     /// The most that one of its users had used who had a turn.
     level: u64,
+}
+
+/// How many commands run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Running {
+    all: u32,
+    /// How many of them have places that others want.
+    ordinary: u32,
+    /// How many of these wait for documents.
+    awaiting: u32,
 }
 
 /// Whose turn it is.
@@ -93,14 +101,13 @@ impl Accounts {
     pub(super) fn begin(&mut self, now: Instant, user: &Arc<str>, class: Class) -> Option<Arc<Group>> {
         self.ensure(user);
         let account = self.of_user.get_mut(user)?;
-        account.running += 1;
-        account.ordinary += u32::from(class.is_ordinary());
+        account.running.begin(class);
         if class.is_charged() {
             account.usage.begin(now, self.stretch);
         }
         let group = account.share.group.as_ref()?;
         let of_group = self.of_group.entry(Arc::clone(&group.name)).or_default();
-        of_group.ordinary += u32::from(class.is_ordinary());
+        of_group.running.begin(class);
         if class.is_charged() {
             of_group.usage.begin(now, self.stretch);
         }
@@ -111,8 +118,7 @@ impl Accounts {
     pub(super) fn end(&mut self, now: Instant, placed: &Placed) {
         let Placed { user, group, class, since } = placed;
         if let Some(account) = self.of_user.get_mut(user) {
-            account.running = account.running.saturating_sub(1);
-            account.ordinary = account.ordinary.saturating_sub(u32::from(class.is_ordinary()));
+            account.running.end(*class);
             if class.is_charged() {
                 account.usage.end(now, *since, account.share.weight, self.stretch);
             }
@@ -120,7 +126,7 @@ impl Accounts {
         if let Some(group) = group
             && let Some(of_group) = self.of_group.get_mut(&group.name)
         {
-            of_group.ordinary = of_group.ordinary.saturating_sub(u32::from(class.is_ordinary()));
+            of_group.running.end(*class);
             if class.is_charged() {
                 of_group.usage.end(now, *since, group.weight, self.stretch);
             }
@@ -136,11 +142,12 @@ impl Accounts {
     fn may_account_run(&self, account: &Account, class: Class, limits: &QueueLimits) -> bool {
         let most = account.share.running.unwrap_or(limits.running_per_user).max(1);
         if !class.is_ordinary() {
-            return account.running < most.saturating_add(limits.reserved);
+            return account.running.all < most.saturating_add(limits.reserved);
         }
         let group = account.share.group.as_ref();
         let of_group = group.and_then(|group| group.running.zip(self.of_group.get(&group.name)));
-        account.ordinary < most && of_group.is_none_or(|(most, of_group)| of_group.ordinary < most.max(1))
+        account.running.has_room(class, most)
+            && of_group.is_none_or(|(most, of_group)| of_group.running.has_room(class, most.max(1)))
     }
 
     /// Puts a command to the end of its line.
@@ -300,7 +307,7 @@ impl Accounts {
 
     /// How many of a user's run.
     pub(super) fn running_of(&self, user: &str) -> usize {
-        self.of_user.get(user).map_or(0, |account| account.running as usize)
+        self.of_user.get(user).map_or(0, |account| account.running.all as usize)
     }
 
     /// Makes sure that the user has an account.
@@ -347,7 +354,26 @@ impl Account {
     }
 
     fn is_idle(&self) -> bool {
-        self.running == 0 && self.parked == 0 && self.in_line() == 0
+        self.running.all == 0 && self.parked == 0 && self.in_line() == 0
+    }
+}
+
+impl Running {
+    fn begin(&mut self, class: Class) {
+        self.all += 1;
+        self.ordinary += u32::from(class.is_ordinary());
+        self.awaiting += u32::from(class == Class::Awaits);
+    }
+
+    fn end(&mut self, class: Class) {
+        self.all = self.all.saturating_sub(1);
+        self.ordinary = self.ordinary.saturating_sub(u32::from(class.is_ordinary()));
+        self.awaiting = self.awaiting.saturating_sub(u32::from(class == Class::Awaits));
+    }
+
+    /// Whether one more is within `most` of those that others want. Those that wait for documents leave a part of them to the other commands.
+    fn has_room(self, class: Class, most: u32) -> bool {
+        self.ordinary < most && (class != Class::Awaits || self.awaiting < but_a_quarter(most))
     }
 }
 

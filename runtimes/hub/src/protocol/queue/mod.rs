@@ -11,7 +11,7 @@
 //! let go without end would keep everybody else out.
 //!
 //! A getMore that waits for documents uses no time of a server, and is not charged for any. It has a connection all the same, so there are
-//! fewer of them at once than there are places.
+//! fewer of them at once than there are places, and of one user's fewer than its places.
 //!
 //! A command for which there is no server gives its place to others meanwhile, and counts as one that waits. Where too many do, it is
 //! refused: nobody else can be, since all of them may wait for the same server.
@@ -145,6 +145,11 @@ const LEAST_STEP: usize = 100;
 
 /// Those that want a place which is not kept for those that let go.
 const ORDINARY: [Class; 2] = [Class::Ordinary, Class::Awaits];
+
+/// So many places but a quarter, which is for others; one at least.
+pub(crate) fn but_a_quarter(places: u32) -> u32 {
+    (places - (places / 4).max(1).min(places)).max(1)
+}
 
 impl Class {
     /// All of them, in their order.
@@ -319,6 +324,11 @@ impl Queue {
     /// How many of a user's run.
     pub fn running_of(&self, user: &str) -> usize {
         self.accounts.running_of(user)
+    }
+
+    /// Whether one of a user's that waits has no place only because the user, or its group, has as many as it may.
+    pub fn is_at_limit(&mut self, user: &Arc<str>, ticket: Ticket) -> bool {
+        self.has_place(ticket.class) && !self.accounts.may_run(user, ticket.class, &self.limits)
     }
 
     /// Changes the limits. Commands that wait already stay in the queue.

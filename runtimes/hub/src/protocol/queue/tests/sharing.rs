@@ -51,6 +51,10 @@ impl Crowd {
     }
 }
 
+fn takes(crowds: &[Crowd]) -> Vec<Duration> {
+    crowds.iter().map(|crowd| crowd.takes).collect()
+}
+
 /// Plays for so long; what is used and lasts counts after the first tenth, also of what still runs at the end.
 fn play(queue: &mut Queue, crowds: &mut [Crowd], time: Duration, seed: u64) {
     let mut random = Random::new(seed);
@@ -121,15 +125,42 @@ fn two_users_that_wait_all_the_time_share_the_servers_time_however_long_their_co
 
 #[test]
 fn those_that_rest_are_not_held_up_by_one_that_waits_all_the_time_x_135() {
-    for seed in 0..seeds() {
+    // Also where that one may have all places.
+    for (seed, running_per_user) in (0..seeds()).flat_map(|seed| [(seed, 14), (seed, 18)]) {
         let rest = Duration::from_millis(10);
         let mut crowds = [Crowd::new("a", 64, AGGREGATE, Duration::ZERO), Crowd::new("b", 4, INSERT, rest)];
+        let limits = QueueLimits { running_per_user, ..PLACES };
 
-        play(&mut Queue::new(PLACES), &mut crowds, Duration::from_secs(30), seed);
+        play(&mut Queue::new(limits), &mut crowds, Duration::from_secs(30), seed);
 
         let slow = crowds[1].slow();
-        println!("seed {seed}: 99 of 100 within {slow:?}");
-        assert!(slow < AGGREGATE, "seed {seed}: {slow:?}");
+        println!("seed {seed}, {running_per_user} places of one user: 99 of 100 within {slow:?}");
+        assert!(slow < AGGREGATE, "seed {seed}, {running_per_user} places of one user: {slow:?}");
+    }
+}
+
+#[test]
+fn any_users_that_wait_all_the_time_share_the_servers_time_by_their_weights_x_135() {
+    // Nobody is held back by a limit.
+    let limits = QueueLimits { running_per_user: PLACES.running, ..PLACES };
+    for seed in 0..seeds() {
+        let mut random = Random::new(seed);
+        let mut one_of = |from: &[u32]| from[usize::try_from(random.up_to(from.len() as u64 - 1)).unwrap()];
+        let (mut queue, mut crowds, mut shares) = (Queue::new(limits), Vec::new(), Vec::new());
+        for name in &["a", "b", "c", "d"][..one_of(&[2, 3, 4]) as usize] {
+            let (weight, millis) = (one_of(&[1, 2, 3]), one_of(&[5, 50, 500, 1_500]));
+            crowds.push(Crowd::new(name, 24, Duration::from_millis(millis.into()), Duration::ZERO));
+            shares.push((Arc::from(*name), Share { weight, ..Share::default() }));
+        }
+        queue.set_shares(shares.clone());
+
+        play(&mut queue, &mut crowds, Duration::from_secs(60), seed);
+
+        let parts = crowds.iter().zip(&shares).map(|(it, (_, share))| it.used.as_secs_f64() / f64::from(share.weight));
+        let parts: Vec<_> = parts.collect();
+        let mean = parts.iter().sum::<f64>() / parts.len() as f64;
+        let is_fair = parts.iter().all(|part| (part / mean - 1.0).abs() < 0.1);
+        assert!(is_fair, "seed {seed}: {parts:?} of each weight, where commands take {:?}", takes(&crowds));
     }
 }
 
@@ -214,6 +245,20 @@ fn those_that_wait_for_documents_have_so_many_places_and_are_not_charged_x_135()
     assert_eq!(queue.next_turn(), Some(of_modest), "the other one that waits for documents has to wait");
     queue.leave(Class::Awaits);
     assert_eq!(queue.next_turn(), Some(second));
+}
+
+#[test]
+fn what_a_user_waits_for_leaves_places_to_its_other_commands_x_135() {
+    let limits = QueueLimits { running: 9, reserved: 1, running_per_user: 4, awaiting: 8, ..LIMITS };
+    let ([user, _], mut queue) = (users(), Hall::new(limits));
+    (0..3).for_each(|_| assert!(matches!(queue.enter(&user, Class::Awaits, 1), Entered::Runs(_))));
+    let fourth = waits(queue.enter(&user, Class::Awaits, 1));
+
+    assert!(matches!(queue.enter(&user, Class::Ordinary, 1), Entered::Runs(_)), "past the one that waits");
+    queue.leave(Class::Ordinary);
+    assert_eq!(queue.next_turn(), None, "that place is not for those that wait for documents");
+    queue.leave(Class::Awaits);
+    assert_eq!(queue.next_turn(), Some(fourth));
 }
 
 #[test]
