@@ -206,7 +206,7 @@ impl Client {
                     done.replies.push(Message::decode(&bytes, &Limits::DEFAULT).unwrap().body.to_owned());
                 }
                 LineOutput::Run(forward) => done.runs.push(*forward),
-                LineOutput::Refused(_) => {}
+                LineOutput::Refused(..) => {}
                 LineOutput::HangUp(why) => done.ending = Some(why),
             }
         }

@@ -7,9 +7,10 @@ use cmap_core::time::Instant;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
+use super::failures::{FailureLine, Failures, Why};
 use super::histograms::{self, OfUser};
 use super::track::{Phase, Times, Track};
-use crate::protocol::{Operation, OperationId, Operations, Request, Whose};
+use crate::protocol::{Operation, OperationId, Operations, Refusal, Request, Whose};
 
 /// How many commands the list of the slowest has.
 const SLOWEST: usize = 10;
@@ -36,6 +37,7 @@ struct State {
     of_user: BTreeMap<Arc<str>, UserCounts>,
     histograms: BTreeMap<Arc<str>, OfUser>,
     refused: BTreeMap<(Arc<str>, Reason), u64>,
+    failures: Failures,
 }
 
 /// What was counted of one user.
@@ -113,6 +115,8 @@ pub(super) struct ActivityReport {
     pub(super) refused: BTreeMap<(Arc<str>, Reason), u64>,
     pub(super) running: Vec<CommandLine>,
     pub(super) slowest: Slowest,
+    /// What has failed or was refused, the latest first.
+    pub(super) failures: Vec<FailureLine>,
 }
 
 /// The commands that took longest, the slowest first.
@@ -161,11 +165,15 @@ impl Activity {
         state.count_refused(user, reason);
     }
 
-    /// A command of `user`, if somebody has logged in, was refused with a code.
-    pub(super) fn count_refusal(&self, user: Option<&Arc<str>>, code: i32) {
+    /// A command of `user`, if somebody has logged in, was refused.
+    pub(super) fn count_refusal(&self, now: Instant, user: Option<&Arc<str>>, command: &str, refusal: &Refusal) {
         let mut state = self.lock();
-        if let Some(user) = user.filter(|_| matches!(code, 13 | 59)) {
-            state.count_refused(user, Reason::Rule);
+        let code = refusal.code;
+        if let Some(user) = user {
+            state.failures.note(now, user, command, Why::new(Some(code), refusal.name));
+            if matches!(code, 13 | 59) {
+                state.count_refused(user, Reason::Rule);
+            }
         }
         state.counts.refused += 1;
         state.counts.failed_logins += u64::from(code == 18);
@@ -183,6 +191,7 @@ impl Activity {
             refused: state.refused.clone(),
             running: state.running.iter().map(|(id, running)| running.line(*id, now)).collect(),
             slowest: state.slowest.clone(),
+            failures: state.failures.report(now),
         }
     }
 
@@ -322,11 +331,15 @@ impl State {
 }
 
 impl Noted {
-    /// It has ended.
-    pub(super) fn end(self, now: Instant, ok: bool) {
+    /// It has ended, by a failure if there is a reason.
+    pub(super) fn end(self, now: Instant, failed: Option<Why>) {
         let mut state = self.activity.lock();
         let Some(running) = state.running.remove(&self.id) else { return };
+        let ok = failed.is_none();
         state.counts.failed += u64::from(!ok);
+        if let Some(why) = failed {
+            state.failures.note(now, &running.user, &running.request.name, why);
+        }
         let (_, times) = running.track.times(now);
         state.with_counts(&running.user, |counts| {
             counts.ok += u64::from(ok);

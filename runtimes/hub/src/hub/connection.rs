@@ -14,8 +14,10 @@ use tokio::sync::oneshot;
 
 use super::activity::Noted;
 use super::cleanup::{self, CutOff, Unanswered};
+use super::failures::Why;
 use super::forward::{self, Outcome, Owner};
 use super::purse::{Hold, Told};
+use super::sending;
 use super::shared::{Entrance, Shared, Stage};
 use super::track::{Phase, Track};
 use crate::protocol::{Ending, Forward, Holdings, Line, LineOutput, Part, Refusal, Request, UNCOUNTED};
@@ -28,12 +30,6 @@ const LARGE: usize = 64 * 1024;
 
 /// Of how many bytes on a message is large: no stranger's has so many, so that strangers have no such buffer.
 const LARGE_FROM: usize = 4 * 1024;
-
-/// How long a client may take for each piece of a reply.
-const UNREAD: Duration = Duration::from_secs(60);
-
-/// That piece.
-const PIECE: usize = 64 * 1024;
 
 /// A command that runs.
 struct Running {
@@ -86,8 +82,8 @@ struct Client<S> {
     shared: Arc<Shared>,
     entrance: Entrance,
     running: Option<Running>,
-    /// The command whose reply the client takes, and whether it succeeded.
-    taking: Option<(Noted, bool)>,
+    /// The command whose reply the client takes, and why it failed, if it did.
+    taking: Option<(Noted, Option<Why>)>,
     /// Who ran its last command. What the client has open is that user's upstream, and not the one's that a reload names.
     last: Option<Owner>,
 }
@@ -187,9 +183,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                     self.send(&packed).await?;
                 }
                 LineOutput::Run(forward) => self.run(*forward),
-                LineOutput::Refused(refusal) => {
-                    self.shared.activity.count_refusal(self.line.user(), refusal.code);
+                LineOutput::Refused(command, refusal) => {
                     let (user, address) = (self.line.user(), &*self.entrance.address);
+                    self.shared.activity.count_refusal(self.shared.now(), user, &command, &refusal);
                     if let Some(left_out) = self.admit_to_log() {
                         let Refusal { code, message, .. } = refusal;
                         tracing::info!(target: "cmap::hub", ?user, address, code, left_out, "refused: {message}");
@@ -207,37 +203,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(true)
     }
 
-    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Sends a reply, unless it is large and has to give way.
+    async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > UNCOUNTED {
-            return self.send_large(bytes).await;
+            let user = Arc::clone(self.line.user().unwrap_or(&self.entrance.address));
+            self.hold.set(&user, self.line.bytes() + bytes.len());
+            self.hold.watch();
         }
-        let sent = async {
-            self.stream.write_all(bytes).await?;
-            self.stream.flush().await
-        };
-        tokio::time::timeout(UNREAD, sent).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
-    }
-
-    /// Sends a reply piece by piece, each in its time, unless it has to give way.
-    async fn send_large(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let user = Arc::clone(self.line.user().unwrap_or(&self.entrance.address));
-        self.hold.set(&user, self.line.bytes() + bytes.len());
-        self.hold.watch();
-        for piece in bytes.chunks(PIECE) {
-            let sent = async {
-                self.stream.write_all(piece).await?;
-                self.stream.flush().await
-            };
-            tokio::select! {
+        while !bytes.is_empty() {
+            let sent = tokio::select! {
                 biased;
-                sent = tokio::time::timeout(UNREAD, sent) => {
-                    sent.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-                }
+                sent = sending::send_some(&mut self.stream, bytes) => sent?,
                 () = self.hold.end() => return Err(io::Error::other(Ending::GaveWay)),
-            }
-            self.hold.note_progress(piece.len());
+            };
+            self.hold.note_progress(sent);
+            bytes = bytes.get(sent..).unwrap_or_default();
         }
-        Ok(())
+        tokio::select! {
+            biased;
+            flushed = sending::flush(&mut self.stream) => flushed,
+            () = self.hold.end() => Err(io::Error::other(Ending::GaveWay)),
+        }
     }
 
     /// Counts what the connection holds. A message that is not whole waits for a grant before it is read on.
@@ -281,7 +267,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let now = self.shared.now();
         if let Some(Running { track, noted, .. }) = self.running.take() {
             track.enter(now, Phase::Client);
-            self.taking = Some((noted, outcome.ok));
+            self.taking = Some((noted, (!outcome.ok).then(|| Why::of(&outcome.reply))));
             if let Some(server) = track.server() {
                 self.line.handle_sent(&server);
             }
@@ -293,8 +279,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// The client has taken the reply, or has gone.
     fn note_taken(&mut self) {
-        if let Some((noted, ok)) = self.taking.take() {
-            noted.end(self.shared.now(), ok);
+        if let Some((noted, failed)) = self.taking.take() {
+            noted.end(self.shared.now(), failed);
         }
     }
 

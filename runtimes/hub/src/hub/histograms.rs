@@ -6,13 +6,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::track::Times;
-use crate::users::ORDINARY_COMMANDS;
+use crate::users::listed_name;
 
 /// Upper ends, in microseconds.
 const BUCKETS: [u64; 9] = [1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000, 10_000_000];
-
-/// What is not in the list of ordinary commands: clients make up names.
-const OTHER: &str = "other";
 
 /// Times in buckets.
 #[derive(Clone, Debug, Default)]
@@ -60,8 +57,7 @@ impl OfUser {
         if let Some(histogram) = self.by_command.get_mut(command) {
             return histogram.note(times.total());
         }
-        let name = ORDINARY_COMMANDS.iter().find(|name| **name == command).copied().unwrap_or(OTHER);
-        self.by_command.entry(name).or_default().note(times.total());
+        self.by_command.entry(listed_name(command)).or_default().note(times.total());
     }
 }
 

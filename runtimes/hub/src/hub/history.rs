@@ -89,6 +89,12 @@ impl History {
         id
     }
 
+    /// Whether a snapshot is kept.
+    pub(super) fn has(&self, id: SnapshotId) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.kept.iter().any(|(kept, _)| *kept == id)
+    }
+
     /// What has changed from one snapshot to the latest; `None` if it is not kept.
     pub(super) fn difference(&self, since: SnapshotId) -> Option<Difference> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

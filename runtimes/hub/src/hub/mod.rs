@@ -16,10 +16,12 @@
 //! | `descriptors` | how many files may be open, and whose |
 //! | `purse` | the budget of bytes, awaited |
 //! | `packers` | compressors of replies |
+//! | `sending` | bytes to a client, which may be slow |
 //! | `log_limit` | how many lines of the log clients can cause |
 //! | `track` | where a command is, and for how long |
 //! | `histograms` | how long commands take |
 //! | `activity` | what runs, and what took long |
+//! | `failures` | what has failed, and why |
 //! | `history` | what has changed between two looks |
 //! | `status` | `/status`, `/metrics`, `/healthz` |
 
@@ -30,6 +32,7 @@ mod clock;
 mod connection;
 mod descriptors;
 mod error;
+mod failures;
 mod forward;
 mod gate;
 mod histograms;
@@ -38,6 +41,7 @@ mod listeners;
 mod log_limit;
 mod packers;
 mod purse;
+mod sending;
 mod shared;
 mod status;
 mod tls;

@@ -25,7 +25,7 @@ use cmap_core::connection::auth::{ScramHash, StoredKeys};
 
 pub use add::{AddUserError, NewUser, add};
 pub use file::{UsersFileError, read};
-pub use ordinary::{ORDINARY_COMMANDS, is_known};
+pub use ordinary::{ORDINARY_COMMANDS, is_known, listed_name};
 pub use pattern::Pattern;
 pub use rules::{Rule, Rules};
 pub use share::{Group, Share};

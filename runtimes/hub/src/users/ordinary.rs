@@ -70,6 +70,9 @@ pub const ORDINARY_COMMANDS: &[&str] = &[
     "whatsmyuri",
 ];
 
+/// What a command that is not in the list is called where names are counted: clients make up names.
+const OTHER: &str = "other";
+
 /// Databases that are the server's own.
 const OF_THE_SERVER: [&str; 2] = ["config", "local"];
 
@@ -96,6 +99,11 @@ pub fn is_known(action: &str) -> bool {
     action.starts_with('$')
         || ORDINARY_COMMANDS.iter().any(|name| name.eq_ignore_ascii_case(action))
         || is_operators(action)
+}
+
+/// The name of a command in the list, or `other`.
+pub fn listed_name(command: &str) -> &'static str {
+    ORDINARY_COMMANDS.iter().find(|name| **name == command).copied().unwrap_or(OTHER)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmap_tokio::ServerSelector;
 use cmap_tokio::bson::rawdoc;
 
-use super::house::Plan;
+use super::house::{Plan, ask, code, eventually};
 use super::servers::Servers;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,7 +48,13 @@ async fn a_second_look_tells_what_has_changed_since_the_first_x_139() {
         client.operation(count()).on(ServerSelector::Writable).run().await.unwrap();
     }
     let look = async |path: &str| -> serde_json::Value { serde_json::from_str(&house.get(path).await.1).unwrap() };
-    let first = look("/status.json").await;
+    // A client has its reply a little before the hub knows that.
+    let mut first = serde_json::Value::Null;
+    eventually("both commands have ended", async || {
+        first = look("/status.json").await;
+        first["running"] == serde_json::json!([])
+    })
+    .await;
     let snapshot = first["snapshot"].as_str().unwrap();
     assert!(first.get("difference").is_none(), "nobody has asked for one");
 
@@ -66,6 +72,54 @@ async fn a_second_look_tells_what_has_changed_since_the_first_x_139() {
     assert!(status == 200 && page.contains(&format!("Since {snapshot}")), "{page}");
     let (status, text) = house.get("/status.json?since=00000000-1").await;
     assert!(status == 410 && text.contains("look without `since`"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_page_looks_again_by_itself_and_leaves_one_snapshot_x_139() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").status().start().await;
+    let again = |page: &str| -> String {
+        let from = page.split_once("url=/status?from=").expect(page).1;
+        from.split_once('"').unwrap().0.to_owned()
+    };
+    let first = again(&house.get("/status").await.1);
+
+    let (_, page) = house.get(&format!("/status?from={first}")).await;
+
+    assert_eq!(again(&page), first);
+    assert!(page.contains(&format!("/status?since={first}")), "{page}");
+    let (_, difference) = house.get(&format!("/status?since={first}")).await;
+    assert!(!difference.contains("refresh"), "{difference}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_status_says_which_commands_have_failed_and_why() {
+    let servers = Servers::single().await;
+    let rules = "[[user.allow]]\ncommands = ['find', 'count', 'drop', 'endSessions']";
+    let house = Plan::before(&servers, "").user("anna", rules).status().start().await;
+    let client = house.client_as("anna", "").await;
+    let mut connection = client.check_out().await.unwrap();
+    for command in
+        [rawdoc! { "find": "c", "filter": { "$pin": 4711 } }, rawdoc! { "insert": "c", "documents": [{ "pin": 4711 }] }]
+    {
+        assert!(code(&ask(&mut connection, "test", command).await).is_some());
+    }
+
+    let (mut text, mut report) = (String::new(), serde_json::Value::Null);
+    eventually("both have failed", async || {
+        text = house.get("/status.json").await.1;
+        report = serde_json::from_str(&text).unwrap();
+        report["failures"].as_array().unwrap().len() == 2
+    })
+    .await;
+
+    let failures = report["failures"].as_array().unwrap();
+    let commands: Vec<_> = failures.iter().map(|line| (&line["user"], &line["command"])).collect();
+    assert_eq!(commands, [(&"anna".into(), &"insert".into()), (&"anna".into(), &"find".into())]);
+    assert_eq!((&failures[0]["code"], &failures[0]["reason"]), (&13.into(), &"Unauthorized".into()));
+    let page = house.get("/status").await.1;
+    assert!(page.contains("<td>anna<td>insert<td>13<td>Unauthorized<td>1<td>"), "{page}");
+    assert!(!page.contains("4711") && !text.contains("4711"), "no contents");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,6 +149,7 @@ async fn the_time_in_the_queue_is_not_the_servers() {
         "cmap_hub_command_duration_seconds_count{user=\"ben\",command=\"count\"} 1",
         "cmap_hub_command_queue_seconds_bucket{user=\"ben\",le=\"0.1\"} 0",
         "cmap_hub_commands_total{user=\"ben\",outcome=\"ok\"} 1",
+        "cmap_hub_connections{state=\"waiting\"} 0",
     ] {
         assert!(metrics.lines().any(|other| other == line), "{line}\n{metrics}");
     }

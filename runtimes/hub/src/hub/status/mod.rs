@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 
 use super::error::StartError;
 use super::shared::{Shared, Stage};
+use super::track::Phase;
 use report::Report;
 
 /// What the handlers share.
@@ -115,15 +116,24 @@ fn record(watcher: &Watcher) {
     ] {
         metrics::counter!(name).absolute(value);
     }
+    let commands = report.activity.running.len();
+    let waiting = report.activity.running.iter().filter(|line| matches!(line.at, Phase::Queue | Phase::Pool)).count();
+    for (state, value) in [
+        ("stranger", report.strangers),
+        ("idle", report.connections.saturating_sub(report.strangers + commands)),
+        ("running", commands - waiting),
+        ("waiting", waiting),
+    ] {
+        metrics::gauge!("cmap_hub_connections", "state" => state).set(count(value));
+    }
+    metrics::gauge!("cmap_hub_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     for (name, value) in [
-        ("cmap_hub_connections", report.connections),
-        ("cmap_hub_strangers", report.strangers),
         ("cmap_hub_sessions", report.sessions),
         ("cmap_hub_waiting", report.queue.waiting),
         ("cmap_hub_running", report.queue.running),
         ("cmap_hub_waiting_bytes", report.queue.waiting_bytes),
     ] {
-        metrics::gauge!(name).set(f64::from(u32::try_from(value).unwrap_or(u32::MAX)));
+        metrics::gauge!(name).set(count(value));
     }
     for (what, bytes) in [("held", report.memory.held), ("budget", report.memory.budget)] {
         metrics::gauge!("cmap_hub_memory_bytes", "use" => what).set(bytes as f64);
@@ -139,4 +149,8 @@ fn record(watcher: &Watcher) {
             .absolute(count);
     }
     watcher.metrics.lock().unwrap_or_else(PoisonError::into_inner).record(&watcher.shared.upstream.client);
+}
+
+fn count(value: usize) -> f64 {
+    f64::from(u32::try_from(value).unwrap_or(u32::MAX))
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::activity::{CommandLine, Counts, UserCounts};
+use super::super::failures::FailureLine;
 use super::super::history::{Difference, Marks};
 use super::super::track::Times;
 use super::report::{AgentReport, MemoryReport, QueueReport, Report, UserReport};
@@ -13,7 +14,10 @@ use super::report::{AgentReport, MemoryReport, QueueReport, Report, UserReport};
 /// How many commands a list shows.
 const SHOWN: usize = 100;
 
-/// The page of a report.
+/// After how many seconds the page looks again.
+const AGAIN: u32 = 5;
+
+/// The page of a report. It looks again by itself, unless it shows what has changed since some look: that is to be read.
 pub(super) fn of(report: &Report) -> String {
     let mut text = String::from(HEAD);
     // Writing to a string cannot fail.
@@ -22,6 +26,10 @@ pub(super) fn of(report: &Report) -> String {
 }
 
 fn write_page(text: &mut String, report: &Report) -> Result {
+    if let (Some(snapshot), None) = (report.snapshot, &report.difference) {
+        writeln!(text, "<meta http-equiv=refresh content=\"{AGAIN};url=/status?from={snapshot}\">")?;
+    }
+    writeln!(text, "<h1>cmap-hub</h1>")?;
     let Report { uptime, connections, most_connections, strangers, sessions, queue, users, .. } = report;
     let Report { memory, activity, agents, upstream, .. } = report;
     let QueueReport { running, most_running, waiting, most_waiting, waiting_bytes, most_waiting_bytes } = queue;
@@ -47,6 +55,7 @@ fn write_page(text: &mut String, report: &Report) -> Result {
     write_users(text, users)?;
     write_commands(text, "Running", activity.running.iter())?;
     write_commands(text, "Slowest", activity.slowest.iter())?;
+    write_failures(text, &activity.failures)?;
     if let Some(agents) = agents {
         writeln!(text, "<h2>Agents</h2><table><tr><th>server<th>parked")?;
         for AgentReport { member, parked } in agents {
@@ -129,14 +138,23 @@ fn write_commands<'a>(text: &mut String, title: &str, commands: impl Iterator<It
     writeln!(text, "</table>")
 }
 
+fn write_failures(text: &mut String, failures: &[FailureLine]) -> Result {
+    writeln!(text, "<h2>Failures</h2><table><tr><th>user<th>command<th>code<th>reason<th>times<th>last, seconds ago")?;
+    for FailureLine { user, command, code, reason, count, ago } in failures {
+        let code = code.map_or(String::new(), |code| code.to_string());
+        let (user, reason) = (escaped(user), escaped(reason));
+        writeln!(text, "<tr><td>{user}<td>{command}<td>{code}<td>{reason}<td>{count}<td>{ago:.0}")?;
+    }
+    writeln!(text, "</table>")
+}
+
 /// Text from clients, as text.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 const HEAD: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>cmap-hub</title>\
-<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}td,th{padding:2px 12px 2px 0;text-align:left}</style>\
-<h1>cmap-hub</h1>\n";
+<style>body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}td,th{padding:2px 12px 2px 0;text-align:left}</style>\n";
 
 #[cfg(test)]
 mod tests {

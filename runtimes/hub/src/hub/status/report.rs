@@ -138,12 +138,24 @@ impl Report {
         }
     }
 
-    /// Looks at the hub and keeps a snapshot. `query` may ask for the difference to an earlier one: `since=ID`.
+    /// Looks at the hub and keeps a snapshot. `query` may ask for the difference to an earlier one: `since=ID`. With `from=ID` it is a further
+    /// look of one who has looked then, and leaves no snapshot.
     ///
     /// # Errors
     /// The snapshot is not kept.
     pub(super) fn look(shared: &Shared, query: Option<&str>) -> Result<Self, SnapshotGone> {
         let mut report = Self::take(shared);
+        let asked = |key: &str| {
+            let mut pairs =
+                query.into_iter().flat_map(|query| query.split('&')).filter_map(|pair| pair.split_once('='));
+            pairs.find(|(name, value)| *name == key && !value.is_empty()).map(|(_, value)| value)
+        };
+        if let Some(id) = asked("from").and_then(|id| id.parse().ok())
+            && shared.history.has(id)
+        {
+            report.snapshot = Some(id);
+            return Ok(report);
+        }
         let marks = shared.gate.look(|queue| Marks {
             connections: 0,
             running: queue.running().take_most_lately(),
@@ -158,8 +170,7 @@ impl Report {
             marks: Marks { connections, ..marks },
             slowest: shared.activity.take_slowest_lately(),
         }));
-        let since = query.into_iter().flat_map(|query| query.split('&')).find_map(|pair| pair.strip_prefix("since="));
-        if let Some(since) = since.filter(|since| !since.is_empty()) {
+        if let Some(since) = asked("since") {
             let difference = since.parse().ok().and_then(|id| shared.history.difference(id));
             report.difference = Some(difference.ok_or_else(|| SnapshotGone { since: since.to_owned() })?);
         }

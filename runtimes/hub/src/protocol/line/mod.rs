@@ -124,8 +124,8 @@ pub enum LineOutput {
     SendCompressed(CompressorId, Vec<u8>),
     /// Run this command, then call [`Line::handle_reply`].
     Run(Box<Forward>),
-    /// A command was refused: for the log and the counters.
-    Refused(Refusal),
+    /// A command of this name, as far as it is known, was refused: for the log and the counters.
+    Refused(String, Refusal),
     /// Hang up, once all bytes are sent.
     HangUp(Ending),
 }
@@ -354,7 +354,7 @@ impl Line {
                     if refused.acknowledged {
                         self.encode(refused.is_query, refused.id, None, &refused.refusal.reply());
                     }
-                    self.outputs.push_back(LineOutput::Refused(refused.refusal));
+                    self.outputs.push_back(LineOutput::Refused(String::new(), refused.refusal));
                 }
                 Err(fault) => self.end(Ending::Fault(fault)),
             }
@@ -414,7 +414,7 @@ impl Line {
             Err(refusal) => {
                 self.send(&request, &refusal.reply());
                 let is_login = matches!(request.name.as_str(), "saslStart" | "saslContinue");
-                self.outputs.push_back(LineOutput::Refused(refusal));
+                self.outputs.push_back(LineOutput::Refused(request.name.clone(), refusal));
                 if self.user.is_some() && self.acts_as(around).is_none() {
                     self.end(Ending::UserRemoved);
                 }
