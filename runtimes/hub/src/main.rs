@@ -1,5 +1,7 @@
 //! `cmap-hub`: the hub as a program.
 
+#[cfg(unix)]
+mod ctl;
 mod signals;
 
 use std::io::{self, BufRead, Write};
@@ -22,7 +24,7 @@ use signals::{Asked, Signals};
 #[command(version)]
 struct Arguments {
     /// The configuration, a TOML file
-    #[arg(long, value_name = "FILE", default_value = "cmap-hub.toml")]
+    #[arg(long, global = true, value_name = "FILE", default_value = "cmap-hub.toml")]
     config: PathBuf,
     /// Only check the configuration and the users file
     #[arg(long)]
@@ -39,6 +41,17 @@ enum Command {
     /// Users of the hub
     #[command(subcommand)]
     User(UserCommand),
+    /// Give a hub that runs an order, by the control socket of its configuration; the answer is a line of JSON
+    #[cfg(unix)]
+    Ctl {
+        /// The control socket, in place of that of the configuration
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+        /// status, users, pause [SECONDS], resume, drain, kick user NAME, kick address ADDRESS, kick connection NUMBER, reload,
+        /// log-level FILTER
+        #[arg(required = true)]
+        order: Vec<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -60,6 +73,13 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
         Some(Command::User(UserCommand::Add { name, users, upstream })) => add_user(name, &users, upstream),
+        #[cfg(unix)]
+        Some(Command::Ctl { socket, order }) => match control(&arguments.config, socket, &order) {
+            Ok(true) => Ok(()),
+            // The answer says why.
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error),
+        },
         None if arguments.check => check(&arguments.config),
         None => serve(&arguments.config, arguments.until_stdin_ends),
     };
@@ -83,6 +103,12 @@ fn add_user(name: String, path: &Path, upstream: Option<String>) -> Done {
     Ok(())
 }
 
+#[cfg(unix)]
+fn control(config: &Path, socket: Option<PathBuf>, order: &[String]) -> Result<bool, Box<dyn std::error::Error>> {
+    let socket = socket.map_or_else(|| config::control_path(config), Ok)?;
+    Ok(ctl::order(&socket, order)?)
+}
+
 fn check(path: &Path) -> Done {
     let config = config::read(path)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -99,15 +125,27 @@ fn check(path: &Path) -> Done {
 
 fn serve(path: &Path, until_stdin_ends: bool) -> Done {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_filter_reloading();
+    let filters = log.reload_handle();
+    log.init();
+    let set_filter = move |text: &str| {
+        let filter = EnvFilter::try_new(text).map_err(|error| error.to_string())?;
+        filters.reload(filter).map_err(|error| error.to_string())
+    };
     let config = config::read(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(path, config, until_stdin_ends))
+    runtime.block_on(run(path, config, until_stdin_ends, set_filter))
 }
 
-async fn run(path: &Path, config: config::Config, until_stdin_ends: bool) -> Done {
+async fn run(
+    path: &Path,
+    config: config::Config,
+    until_stdin_ends: bool,
+    set_filter: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,
+) -> Done {
     let mut signals = Signals::new()?;
     let hub = Hub::start(config).await?;
+    hub.on_log_level(set_filter);
     for address in hub.addresses() {
         writeln!(io::stdout(), "listening on {address}")?;
     }
@@ -119,6 +157,7 @@ async fn run(path: &Path, config: config::Config, until_stdin_ends: bool) -> Don
         let asked = tokio::select! {
             asked = signals.next() => asked,
             () = &mut stdin_ends => Asked::End,
+            () = hub.asked_to_end() => Asked::End,
         };
         match asked {
             Asked::End => break,

@@ -8,6 +8,9 @@ mod agents;
 mod bad_clients;
 #[path = "hub/compression.rs"]
 mod compression;
+#[cfg(unix)]
+#[path = "hub/control.rs"]
+mod control;
 #[path = "hub/departures.rs"]
 mod departures;
 #[path = "hub/ending.rs"]

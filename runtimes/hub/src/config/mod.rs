@@ -28,6 +28,9 @@
 //! [status]
 //! address = "127.0.0.1:9217"
 //!
+//! [control]
+//! path = "/run/cmap-hub/control.sock"  # cmap-hub ctl
+//!
 //! [limits]
 //! waiting = 500
 //! ```
@@ -46,7 +49,7 @@ use cmap_core::options::{ClientOptions, Credential, Warning};
 use cmap_core::wire::CompressorId;
 
 pub use error::ConfigError;
-pub use read::read;
+pub use read::{control_path, read};
 pub use reverse::Reverse;
 
 use crate::protocol::{DoorLimits, MemoryLimits, QueueLimits, but_a_quarter};
@@ -55,6 +58,8 @@ use crate::users::User;
 /// A configuration that makes sense.
 #[derive(Debug)]
 pub struct Config {
+    /// Its file.
+    pub path: PathBuf,
     /// The deployment, and the hub's own user there.
     pub upstream: ClientOptions,
     /// What its connection string says that is ignored, or weakens its security.
@@ -73,6 +78,8 @@ pub struct Config {
     pub compressors: Vec<CompressorId>,
     /// Where people and Prometheus look.
     pub status: Option<SocketAddr>,
+    /// The socket where an operator gives orders.
+    pub control: Option<PathBuf>,
     /// Whether Prometheus sees how long commands take, by user and command.
     pub histograms: bool,
     /// The users; `None` if nobody logs in.

@@ -35,6 +35,8 @@ struct File {
     #[serde(default)]
     status: StatusTable,
     #[serde(default)]
+    control: ControlTable,
+    #[serde(default)]
     limits: LimitsTable,
     #[serde(default = "drain_seconds")]
     drain_seconds: u64,
@@ -76,6 +78,12 @@ struct ListenTable {
 struct StatusTable {
     address: Option<SocketAddr>,
     histograms: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ControlTable {
+    path: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -164,6 +172,24 @@ pub fn read(path: &Path) -> Result<Config, ConfigError> {
     Check { path, folder: path.parent().unwrap_or(Path::new("")) }.config(file)
 }
 
+/// Where the hub of a configuration takes orders. The rest of the file is not looked at: it may have a mistake by now.
+///
+/// # Errors
+/// The file cannot be read, or names no control socket.
+pub fn control_path(path: &Path) -> Result<PathBuf, ConfigError> {
+    #[derive(Deserialize)]
+    struct Only {
+        #[serde(default)]
+        control: ControlTable,
+    }
+
+    let text = Zeroizing::new(read_text(path)?);
+    let Only { control } = toml::from_str(&text).map_err(|error| form(path, &text, &error))?;
+    let check = Check { path, folder: path.parent().unwrap_or(Path::new("")) };
+    let missing = || check.value("control.path", "(missing)", "write it, so that the hub has a control socket");
+    Ok(check.folder.join(control.path.ok_or_else(missing)?))
+}
+
 /// Checks a file, and names it in every error.
 pub(super) struct Check<'a> {
     path: &'a Path,
@@ -210,6 +236,8 @@ impl Check<'_> {
         let count = users.iter().flatten().count();
         let listeners = self.listeners(file.listen, users.is_some())?;
         Ok(Config {
+            path: self.path.into(),
+            control: file.control.path.map(|path| self.folder.join(path)),
             upstream,
             warnings,
             identities,
@@ -510,6 +538,18 @@ mod tests {
         let patient = named.replacen("certificate", "max-failures = 50\ncertificate", 1);
         fs::write(&path, format!("{LEAST}{patient}")).unwrap();
         assert_eq!(read(&path).unwrap().reverse.unwrap().options.limits.max_failures, 50);
+    }
+
+    #[test]
+    fn the_control_socket_is_found_though_the_rest_has_a_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hub.toml");
+        fs::write(&path, "no-such-key = 1\n[control]\npath = 'control.sock'\n").unwrap();
+        assert_eq!(control_path(&path).unwrap(), folder.path().join("control.sock"));
+
+        fs::write(&path, LEAST).unwrap();
+        let told = control_path(&path).unwrap_err().to_string();
+        assert!(told.ends_with("control.path = (missing): write it, so that the hub has a control socket"), "{told}");
     }
 
     #[test]

@@ -50,6 +50,7 @@ enum Woken {
     TimeUp,
     StageChanged,
     Told(Told),
+    Ended(Ending),
 }
 
 /// Serves a client until one side hangs up.
@@ -113,7 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             self.account();
             let is_waiting = self.hold.is_waiting();
             let until = self.line.poll_timeout().filter(|_| !is_waiting).map(|at| self.shared.moment(at));
-            let (running, hold) = (&mut self.running, &mut self.hold);
+            let (running, hold, ended) = (&mut self.running, &mut self.hold, &mut self.entrance.ended);
             let woken = tokio::select! {
                 biased;
                 woken = async {
@@ -128,6 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 } => woken,
                 read = self.stream.read(buffer), if self.line.wants_bytes() && !is_waiting => Woken::Bytes(read?),
                 told = hold.told(), if hold.is_open() => Woken::Told(told),
+                why = ended.told() => Woken::Ended(why),
                 () = async {
                     match until {
                         Some(until) => tokio::time::sleep_until(until).await,
@@ -145,6 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 }
                 Woken::Told(Told::GoOn) => self.line.handle_grant(self.shared.now()),
                 Woken::Told(Told::GiveWay) => self.line.handle_end(Ending::GaveWay),
+                Woken::Ended(why) => self.line.handle_end(why),
                 Woken::Done(outcome) => self.finish(&outcome),
                 Woken::Killed => self.kill(),
                 Woken::TimeUp => self.line.handle_timeout(self.shared.now()),
@@ -203,7 +206,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(true)
     }
 
-    /// Sends a reply, unless it is large and has to give way.
+    /// Sends a reply, unless the connection has to end, or to give way.
     async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > UNCOUNTED {
             let user = Arc::clone(self.line.user().unwrap_or(&self.entrance.address));
@@ -215,6 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 biased;
                 sent = sending::send_some(&mut self.stream, bytes) => sent?,
                 () = self.hold.end() => return Err(io::Error::other(Ending::GaveWay)),
+                why = self.entrance.ended.told() => return Err(io::Error::other(why)),
             };
             self.hold.note_progress(sent);
             bytes = bytes.get(sent..).unwrap_or_default();
@@ -223,6 +227,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             biased;
             flushed = sending::flush(&mut self.stream) => flushed,
             () = self.hold.end() => Err(io::Error::other(Ending::GaveWay)),
+            why = self.entrance.ended.told() => Err(io::Error::other(why)),
         }
     }
 

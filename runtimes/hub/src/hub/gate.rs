@@ -12,6 +12,9 @@ use super::clock::Clock;
 use crate::protocol::{Class, Crowded, Entered, Placed, Queue, QueueLimits, Ticket};
 use crate::users::Share;
 
+/// How often a pause looks whether something runs.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// What becomes of one that waits.
 type Called = Result<Placed, NoPlace>;
 
@@ -129,6 +132,26 @@ impl Gate {
             queue.set_limits(limits);
             queue.set_shares(shares);
         }
+        self.call_next(self.clock.now());
+    }
+
+    /// Gives ordinary commands no turns any more, and waits until nothing runs, `patience` at most; how many commands run then. Those that
+    /// let go have their turns, so that transactions and cursors that are open can end.
+    pub(super) async fn pause(&self, patience: Duration) -> usize {
+        self.look(|queue| queue.set_paused(true));
+        let until = tokio::time::Instant::now() + patience;
+        loop {
+            let running = self.look(|queue| queue.running().now());
+            if running == 0 || tokio::time::Instant::now() >= until {
+                return running;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Gives turns again.
+    pub(super) fn resume(&self) {
+        self.look(|queue| queue.set_paused(false));
         self.call_next(self.clock.now());
     }
 
@@ -328,6 +351,22 @@ mod tests {
         let refused = gate.enter(&user, Class::Ordinary, 1, BRIEFLY).await;
 
         assert_eq!(refused.unwrap_err(), NoPlace::AtLimit);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_waits_for_what_runs_and_holds_up_the_others_until_it_ends() {
+        let (gate, user) = (Arc::new(Gate::new(LIMITS, Clock::start())), "a".into());
+        let place = gate.enter(&user, Class::Ordinary, 1, LONG).await.unwrap();
+        assert_eq!(gate.pause(BRIEFLY).await, 1);
+
+        let mut second = Box::pin(gate.enter(&user, Class::Ordinary, 1, LONG));
+        assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it waits");
+        drop(place);
+        assert_eq!(gate.pause(BRIEFLY).await, 0);
+        assert!(tokio::time::timeout(BRIEFLY, &mut second).await.is_err(), "it still waits");
+
+        gate.resume();
+        assert!(second.await.is_ok());
     }
 
     #[tokio::test]

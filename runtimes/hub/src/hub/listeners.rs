@@ -3,6 +3,8 @@
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
+#[cfg(unix)]
+use std::path::Path;
 use std::sync::Arc;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -16,7 +18,7 @@ use super::tls::Certificate;
 use crate::config::Listener;
 
 /// How long to wait after an accept that failed: the process may have too many open files, which passes.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+pub(super) const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
 /// A client that is silent is asked after two minutes whether it is there, and is gone after one more without an answer.
 const KEEP_ALIVE: TcpKeepalive =
@@ -50,14 +52,7 @@ pub(super) async fn listen(
         #[cfg(unix)]
         Listener::Unix { path } => {
             let failed = |source| StartError::Listen { place: path.display().to_string(), source };
-            // One that a hub left behind. One that answers is in use, and what is no socket is somebody's file.
-            let is_socket = std::fs::symlink_metadata(path)
-                .is_ok_and(|file| std::os::unix::fs::FileTypeExt::is_socket(&file.file_type()));
-            let answer = tokio::net::UnixStream::connect(path).await;
-            if is_socket && answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-                std::fs::remove_file(path).map_err(failed)?;
-            }
-            let socket = tokio::net::UnixListener::bind(path).map_err(failed)?;
+            let socket = bind_unix(path).await.map_err(failed)?;
             tasks.spawn(accept_unix(socket, Arc::clone(shared)));
             Ok(Listening { address: None, certificate: None })
         }
@@ -67,6 +62,18 @@ pub(super) async fn listen(
             Err(StartError::Listen { place: path.display().to_string(), source })
         }
     }
+}
+
+/// Listens at a Unix socket, in place of one that a hub left behind. One that answers is in use, and what is no socket is somebody's file.
+#[cfg(unix)]
+pub(super) async fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
+    let is_socket =
+        std::fs::symlink_metadata(path).is_ok_and(|file| std::os::unix::fs::FileTypeExt::is_socket(&file.file_type()));
+    let answer = tokio::net::UnixStream::connect(path).await;
+    if is_socket && answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+        std::fs::remove_file(path)?;
+    }
+    tokio::net::UnixListener::bind(path)
 }
 
 async fn accept_tcp(socket: TcpListener, certificate: Option<Arc<Certificate>>, shared: Arc<Shared>) {

@@ -12,6 +12,7 @@
 //! | `changes` | tells those who wait for a server that the servers have changed |
 //! | `clock` | the hub's time |
 //! | `shared` | what all tasks share |
+//! | `reload` | another configuration while it runs |
 //! | `error` | why it cannot start, or take over a configuration |
 //! | `descriptors` | how many files may be open, and whose |
 //! | `purse` | the budget of bytes, awaited |
@@ -23,6 +24,8 @@
 //! | `activity` | what runs, and what took long |
 //! | `failures` | what has failed, and why |
 //! | `history` | what has changed between two looks |
+//! | `guests` | who is connected, and can be hung up on |
+//! | `control`, `log_level` | the orders of an operator |
 //! | `status` | `/status`, `/metrics`, `/healthz` |
 
 mod activity;
@@ -30,17 +33,22 @@ mod changes;
 mod cleanup;
 mod clock;
 mod connection;
+#[cfg(unix)]
+mod control;
 mod descriptors;
 mod error;
 mod failures;
 mod forward;
 mod gate;
+mod guests;
 mod histograms;
 mod history;
 mod listeners;
+mod log_level;
 mod log_limit;
 mod packers;
 mod purse;
+mod reload;
 mod sending;
 mod shared;
 mod status;
@@ -60,6 +68,7 @@ pub use self::error::{ReloadError, StartError};
 pub use self::tls::CertificateError;
 use crate::config::{Config, Listener};
 use descriptors::Reserve;
+use reload::Reloader;
 use shared::{Shared, Stage};
 use tls::Certificate;
 
@@ -68,10 +77,10 @@ use tls::Certificate;
 pub struct Hub {
     shared: Arc<Shared>,
     listeners: JoinSet<()>,
-    /// The task of the status, which goes on until the hub has ended.
-    _status: JoinSet<()>,
+    /// The tasks of the status and of the control socket, which go on until the hub has ended.
+    _watching: JoinSet<()>,
     addresses: Vec<SocketAddr>,
-    certificates: Vec<Arc<Certificate>>,
+    reloader: Arc<Reloader>,
     status: Option<SocketAddr>,
     drain: Duration,
 }
@@ -83,6 +92,7 @@ impl Hub {
     /// It cannot listen, a certificate or the options upstream cannot be used, or the system allows too few open files.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let (listen, status, drain) = (config.listeners.clone(), config.status, config.drain);
+        let (path, control) = (config.path.clone(), config.control.clone());
         let shared = Arc::new(Shared::new(config).await?);
         let (mut listeners, mut addresses, mut certificates) = (JoinSet::new(), Vec::new(), Vec::new());
         for listener in listen {
@@ -95,7 +105,17 @@ impl Hub {
             Some(address) => Some(status::serve(&mut watching, address, Arc::clone(&shared)).await?),
             None => None,
         };
-        Ok(Self { shared, listeners, _status: watching, addresses, certificates, status, drain })
+        let reloader = Arc::new(Reloader { path, shared: Arc::clone(&shared), certificates });
+        if let Some(path) = control {
+            #[cfg(unix)]
+            control::serve(&mut watching, &path, &shared, &reloader).await?;
+            #[cfg(not(unix))]
+            return Err(StartError::Listen {
+                place: path.display().to_string(),
+                source: std::io::ErrorKind::Unsupported.into(),
+            });
+        }
+        Ok(Self { shared, listeners, _watching: watching, addresses, reloader, status, drain })
     }
 
     /// The TCP addresses where clients come in.
@@ -137,11 +157,18 @@ impl Hub {
     /// # Errors
     /// A user has an identity upstream that the hub did not have at its start, or a certificate cannot be used. Then nothing changes.
     pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
-        let renewed = self.certificates.iter().map(|certificate| Ok((certificate, certificate.read_again()?)));
-        let renewed = renewed.collect::<Result<Vec<_>, CertificateError>>()?;
-        self.shared.reload(config)?;
-        renewed.into_iter().for_each(|(certificate, acceptor)| certificate.replace(acceptor));
-        Ok(())
+        self.reloader.reload(config)
+    }
+
+    /// Says how the level of the program's log is set, which an operator may ask for at the control socket: by a function that takes a
+    /// filter, or says why that is none.
+    pub fn on_log_level(&self, set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
+        self.shared.log_level.is_set_by(Box::new(set));
+    }
+
+    /// Waits until an operator asks at the control socket for the hub's end: then call [`drain`](Self::drain).
+    pub async fn asked_to_end(&self) {
+        self.shared.asked_to_end.notified().await;
     }
 
     /// How many clients are connected.
@@ -155,6 +182,8 @@ impl Hub {
     pub async fn drain(mut self) -> usize {
         self.listeners.abort_all();
         self.shared.set_stage(Stage::Draining);
+        // What waits has to have its turn.
+        self.shared.gate.resume();
         let ended = self.shared.wait_until_empty();
         let in_time = tokio::time::timeout(self.drain, ended).await.is_ok();
         let left = if in_time { 0 } else { self.shared.connections() };

@@ -9,14 +9,16 @@ use cmap_core::server::MIN_WIRE_VERSION;
 use cmap_core::time::Instant;
 use cmap_core::wire::CompressorId;
 use cmap_tokio::ReverseListener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::activity::Activity;
 use super::clock::Clock;
 use super::descriptors::Reserve;
 use super::error::{ReloadError, StartError};
 use super::gate::Gate;
+use super::guests::{Ended, Guests};
 use super::history::History;
+use super::log_level::LogLevel;
 use super::log_limit::LogLimit;
 use super::packers::Packers;
 use super::purse::Purse;
@@ -54,6 +56,10 @@ pub(super) struct Shared {
     clock: Clock,
     numbers: AtomicI64,
     stage: watch::Sender<Stage>,
+    pub(super) guests: Guests,
+    pub(super) log_level: LogLevel,
+    /// Told when an operator wants the hub to end.
+    pub(super) asked_to_end: Notify,
     /// How many connections there are, and how many clean-ups are under way.
     open: watch::Sender<(usize, usize)>,
     /// Told when a session was killed.
@@ -79,6 +85,8 @@ pub(super) struct Entrance {
     is_stranger: bool,
     pub(super) user: Option<Arc<str>>,
     pub(super) number: i64,
+    /// Says that it has to end, and why.
+    pub(super) ended: Ended,
 }
 
 /// A clean-up under way.
@@ -135,6 +143,9 @@ impl Shared {
             clock,
             numbers: AtomicI64::new(0),
             stage: watch::Sender::new(Stage::Open),
+            guests: Guests::default(),
+            log_level: LogLevel::default(),
+            asked_to_end: Notify::new(),
             open: watch::Sender::new((0, 0)),
             killed: watch::Sender::new(()),
         })
@@ -234,7 +245,8 @@ impl Shared {
         self.lock().doors.enter(&address)?;
         self.open.send_modify(|open| open.0 += 1);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(Entrance { shared: Arc::clone(self), address, is_stranger: true, user: None, number })
+        let ended = self.guests.add(number, &address);
+        Ok(Entrance { shared: Arc::clone(self), address, is_stranger: true, user: None, number, ended })
     }
 
     pub(super) fn begin_clean_up(self: &Arc<Self>) -> CleanUp {
@@ -315,14 +327,18 @@ impl Entrance {
             self.is_stranger = false;
             self.shared.lock().doors.let_in(&self.address);
         }
-        if self.user.is_none() {
-            self.user = user.cloned();
+        if self.user.is_none()
+            && let Some(user) = user
+        {
+            self.user = Some(Arc::clone(user));
+            self.shared.guests.name(self.number, user);
         }
     }
 }
 
 impl Drop for Entrance {
     fn drop(&mut self) {
+        self.shared.guests.remove(self.number);
         self.shared.lock().doors.leave(&self.address, self.is_stranger, self.user.as_ref());
         self.shared.open.send_modify(|open| open.0 -= 1);
     }

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use super::error::StartError;
 use super::shared::{Shared, Stage};
 use super::track::Phase;
-use report::Report;
+pub(super) use report::Report;
 
 /// What the handlers share.
 struct Watcher {

@@ -32,7 +32,7 @@ fn write_page(text: &mut String, report: &Report) -> Result {
     writeln!(text, "<h1>cmap-hub</h1>")?;
     let Report { uptime, connections, most_connections, strangers, sessions, queue, users, .. } = report;
     let Report { memory, activity, agents, upstream, .. } = report;
-    let QueueReport { running, most_running, waiting, most_waiting, waiting_bytes, most_waiting_bytes } = queue;
+    let QueueReport { paused, running, most_running, waiting, most_waiting, waiting_bytes, most_waiting_bytes } = queue;
     writeln!(
         text,
         "<p>Up for {uptime:.0} s. {connections} clients (at most {most_connections}), {strangers} of them not logged in, {sessions} sessions. {running} commands \
@@ -45,6 +45,9 @@ fn write_page(text: &mut String, report: &Report) -> Result {
         "<p>{held} bytes of clients are held (at most {most_held}, the budget is {budget}); {waiting} clients wait to be read from, {gave_way} \
          gave way.</p>"
     )?;
+    if *paused {
+        writeln!(text, "<p>The hub is paused: only what lets go of something has turns.</p>")?;
+    }
     write_counts(text, activity.counts)?;
     if let Some(snapshot) = report.snapshot {
         writeln!(text, "<p><a href=\"/status?since={snapshot}\">What has changed since this look</a></p>")?;

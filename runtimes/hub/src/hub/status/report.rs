@@ -13,7 +13,7 @@ use super::super::shared::Shared;
 
 /// What the hub is at, at one moment.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(in crate::hub) struct Report {
     /// Names this look: `?since=` asks for the difference to it. None if nobody can ask for that.
     pub(super) snapshot: Option<SnapshotId>,
     /// Seconds since the start.
@@ -25,7 +25,7 @@ pub(super) struct Report {
     pub(super) sessions: usize,
     pub(super) queue: QueueReport,
     pub(super) memory: MemoryReport,
-    pub(super) users: BTreeMap<Arc<str>, UserReport>,
+    pub(in crate::hub) users: BTreeMap<Arc<str>, UserReport>,
     #[serde(flatten)]
     pub(super) activity: ActivityReport,
     /// The servers that agents have dialled for; not there where the hub dials itself.
@@ -39,6 +39,8 @@ pub(super) struct Report {
 
 #[derive(Serialize)]
 pub(super) struct QueueReport {
+    /// Whether an operator has told the hub to give no turns.
+    pub(super) paused: bool,
     pub(super) running: usize,
     pub(super) most_running: usize,
     pub(super) waiting: usize,
@@ -60,7 +62,7 @@ pub(super) struct MemoryReport {
 }
 
 #[derive(Default, Serialize)]
-pub(super) struct UserReport {
+pub(in crate::hub) struct UserReport {
     pub(super) connections: usize,
     pub(super) running: usize,
     pub(super) waiting: usize,
@@ -86,7 +88,7 @@ pub(super) struct SnapshotGone {
 
 impl Report {
     /// Looks at the hub without leaving a snapshot.
-    pub(super) fn take(shared: &Shared) -> Self {
+    pub(in crate::hub) fn take(shared: &Shared) -> Self {
         let activity = shared.activity.report(shared.now());
         let mut users: BTreeMap<Arc<str>, UserReport> = BTreeMap::new();
         for (user, connections) in shared.connections_of_users() {
@@ -102,6 +104,7 @@ impl Report {
             }
             let (running, waiting, bytes) = (*queue.running(), *queue.waiting(), *queue.waiting_bytes());
             QueueReport {
+                paused: queue.is_paused(),
                 running: running.now(),
                 most_running: running.most(),
                 waiting: waiting.now(),

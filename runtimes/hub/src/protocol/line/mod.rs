@@ -148,6 +148,12 @@ pub enum Ending {
     /// Its user was removed.
     #[error("its user was removed")]
     UserRemoved,
+    /// What proves its user, or who that is upstream, has changed.
+    #[error("its user has other keys, or another identity upstream, by now")]
+    UserChanged,
+    /// An operator has ended it.
+    #[error("an operator has ended the connection")]
+    Kicked,
 }
 
 /// What a command comes to.

@@ -126,6 +126,8 @@ pub struct Queue {
     ordinary_running: usize,
     /// How many of these wait for documents.
     awaiting: usize,
+    /// Whether ordinary commands have no turns.
+    is_paused: bool,
     /// Whether the turn before this one was that of one that lets go.
     eager_was_last: bool,
     waiting: Gauge,
@@ -176,6 +178,7 @@ impl Queue {
             running: Gauge::default(),
             ordinary_running: 0,
             awaiting: 0,
+            is_paused: false,
             eager_was_last: false,
             waiting: Gauge::default(),
             bytes: Gauge::default(),
@@ -326,6 +329,16 @@ impl Queue {
         self.accounts.running_of(user)
     }
 
+    /// Gives ordinary commands no turns any more, or gives them again. Those that let go have theirs: what is open can end.
+    pub fn set_paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+    }
+
+    /// Whether ordinary commands have no turns.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     /// Whether one of a user's that waits has no place only because the user, or its group, has as many as it may.
     pub fn is_at_limit(&mut self, user: &Arc<str>, ticket: Ticket) -> bool {
         self.has_place(ticket.class) && !self.accounts.may_run(user, ticket.class, &self.limits)
@@ -404,7 +417,7 @@ impl Queue {
     fn has_place(&self, class: Class) -> bool {
         let QueueLimits { running, reserved, awaiting, .. } = self.limits;
         // One at least.
-        let has_ordinary = self.ordinary_running < running.saturating_sub(reserved).max(1) as usize;
+        let has_ordinary = !self.is_paused && self.ordinary_running < running.saturating_sub(reserved).max(1) as usize;
         let has_share = match class {
             Class::LetsGo => true,
             Class::Ordinary => has_ordinary,

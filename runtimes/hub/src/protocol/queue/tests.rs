@@ -303,6 +303,25 @@ fn those_that_wait_for_a_server_have_the_limits_of_those_that_wait_for_a_turn_x_
 }
 
 #[test]
+fn a_pause_holds_up_all_but_those_who_let_go_x_135() {
+    let ([greedy, modest], mut queue) = (users(), Hall::new(LIMITS));
+    assert!(matches!(queue.enter(&greedy, Class::Ordinary, 1), Entered::Runs(_)));
+    let first = waits(queue.enter(&greedy, Class::Ordinary, 1));
+
+    queue.set_paused(true);
+    queue.leave(Class::Ordinary);
+    let second = waits(queue.enter(&modest, Class::Ordinary, 1));
+
+    assert_eq!((queue.next_turn(), queue.running().now()), (None, 0));
+    assert!(matches!(queue.enter(&greedy, Class::LetsGo, 1), Entered::Runs(_)));
+    queue.leave(Class::LetsGo);
+    queue.set_paused(false);
+    let turn = queue.next_turn();
+    queue.leave(Class::Ordinary);
+    assert_eq!([turn, queue.next_turn()], [Some(first), Some(second)]);
+}
+
+#[test]
 fn one_who_gives_up_costs_no_other_the_turn() {
     let ([greedy, modest], mut queue) = (users(), Hall::new(LIMITS));
     queue.enter(&greedy, Class::Ordinary, 1);

@@ -1,0 +1,144 @@
+//! The control socket: an operator on this machine writes a line, and gets a line of JSON.
+//!
+//! | file | content |
+//! |---|---|
+//! | `order` | what a line asks for |
+//!
+//! The socket's file has the mode 0600, and whoever connects has to be the hub's own user or root: an order may end connections, and says whose
+//! they are. Each order is logged. The socket is there until the hub has ended.
+
+mod order;
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::error::StartError;
+use super::guests::Guest;
+use super::listeners;
+use super::reload::Reloader;
+use super::shared::Shared;
+use super::status::Report;
+use crate::protocol::Ending;
+use order::{Order, Whom};
+
+/// How long a line may be.
+const LONGEST: u64 = 4 * 1024;
+
+/// How many operators may be connected at once.
+const MOST: usize = 16;
+
+/// Takes orders at a socket, in a task of `tasks`.
+pub(super) async fn serve(
+    tasks: &mut JoinSet<()>,
+    path: &Path,
+    shared: &Arc<Shared>,
+    reloader: &Arc<Reloader>,
+) -> Result<(), StartError> {
+    let failed = |source| StartError::Listen { place: path.display().to_string(), source };
+    let socket = listeners::bind_unix(path).await.map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    tasks.spawn(accept(socket, Operator { shared: Arc::clone(shared), reloader: Arc::clone(reloader) }));
+    Ok(())
+}
+
+async fn accept(socket: UnixListener, operator: Operator) {
+    let places = Arc::new(Semaphore::new(MOST));
+    loop {
+        let Ok((stream, _)) = socket.accept().await else {
+            tokio::time::sleep(listeners::ACCEPT_AGAIN).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let operator = operator.clone();
+        tokio::spawn(async move {
+            // An operator who has gone does not wait for an answer.
+            let _ = operator.attend(stream).await;
+            drop(place);
+        });
+    }
+}
+
+/// What orders are carried out with.
+#[derive(Clone)]
+struct Operator {
+    shared: Arc<Shared>,
+    reloader: Arc<Reloader>,
+}
+
+impl Operator {
+    async fn attend(&self, mut stream: UnixStream) -> io::Result<()> {
+        let peer = stream.peer_cred()?;
+        let (uid, pid) = (peer.uid(), peer.pid());
+        if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+            tracing::warn!(target: "cmap::hub", uid, pid, "another user has come to the control socket, and was hung up on");
+            return Ok(());
+        }
+        let (read, mut write) = stream.split();
+        let mut read = BufReader::new(read);
+        loop {
+            let mut line = Vec::new();
+            (&mut read).take(LONGEST).read_until(b'\n', &mut line).await?;
+            if line.is_empty() {
+                return Ok(());
+            }
+            let line = String::from_utf8_lossy(&line);
+            tracing::info!(target: "cmap::hub", uid, pid, order = ?line.trim(), "control");
+            let answer = match line.parse::<Order>() {
+                Ok(order) => self.carry_out(order).await,
+                Err(error) => Err(format!("{error}")),
+            };
+            let answer = answer.unwrap_or_else(|error| json!({ "error": error }));
+            write.write_all(format!("{answer}\n").as_bytes()).await?;
+        }
+    }
+
+    /// The answer, or what has gone wrong.
+    async fn carry_out(&self, order: Order) -> Result<Value, String> {
+        let shared = &self.shared;
+        let written = |report: serde_json::Result<Value>| report.map_err(|error| error.to_string());
+        match order {
+            Order::Status => written(serde_json::to_value(Report::take(shared))),
+            Order::Users => written(serde_json::to_value(Report::take(shared).users)),
+            Order::Pause(patience) => match shared.gate.pause(patience).await {
+                0 => Ok(json!({ "paused": true })),
+                running => Err(format!(
+                    "{running} commands still run after {patience:?}; the hub stays paused: see `status` for what runs, and `resume` to go on"
+                )),
+            },
+            Order::Resume => {
+                shared.gate.resume();
+                Ok(json!({ "paused": false }))
+            }
+            Order::Drain => {
+                shared.asked_to_end.notify_one();
+                Ok(json!({ "draining": true, "connections": shared.connections() }))
+            }
+            Order::Kick(whom) => {
+                Ok(json!({ "kicked": shared.guests.end(&Ending::Kicked, |number, guest| whom.is(number, guest)) }))
+            }
+            Order::Reload => self.reloader.read_again().await,
+            Order::LogLevel(filter) => {
+                shared.log_level.set(&filter)?;
+                Ok(json!({ "log-level": filter }))
+            }
+        }
+    }
+}
+
+impl Whom {
+    fn is(&self, number: i64, guest: &Guest) -> bool {
+        match self {
+            Self::User(name) => guest.user.as_deref() == Some(name),
+            Self::Address(address) => *guest.address == **address,
+            Self::Connection(meant) => number == *meant,
+        }
+    }
+}
