@@ -91,6 +91,8 @@ pub(super) struct Counts {
 pub(super) struct CommandLine {
     /// The number by which `killOp` ends it.
     pub(super) operation: u64,
+    /// The number of its client's connection, by which an operator can hang up on that.
+    pub(super) connection: i64,
     pub(super) user: Arc<str>,
     pub(super) database: String,
     pub(super) command: String,
@@ -249,6 +251,7 @@ impl Running {
         let (at, seconds) = self.track.times(now);
         CommandLine {
             operation: id.0,
+            connection: self.connection,
             user: Arc::clone(&self.user),
             database: self.request.database.clone(),
             command: self.request.name.clone(),

@@ -127,14 +127,14 @@ fn write_counts(text: &mut String, counts: Counts) -> Result {
 fn write_commands<'a>(text: &mut String, title: &str, commands: impl Iterator<Item = &'a CommandLine>) -> Result {
     writeln!(
         text,
-        "<h2>{title}</h2><table><tr><th>operation<th>user<th>database<th>command<th>seconds<th>in \
+        "<h2>{title}</h2><table><tr><th>operation<th>connection<th>user<th>database<th>command<th>seconds<th>in \
          queue<th>for a connection<th>at the server<th>taking the reply<th>server"
     )?;
     for line in commands.take(SHOWN) {
-        let CommandLine { operation, user, database, command, took, seconds, server, .. } = line;
+        let CommandLine { operation, connection, user, database, command, took, seconds, server, .. } = line;
         let (user, database, command) = (escaped(user), escaped(database), escaped(command));
         let server = escaped(server.as_deref().unwrap_or("waits"));
-        write!(text, "<tr><td>{operation}<td>{user}<td>{database}<td>{command}<td>{took:.3}")?;
+        write!(text, "<tr><td>{operation}<td>{connection}<td>{user}<td>{database}<td>{command}<td>{took:.3}")?;
         write_times(text, seconds)?;
         writeln!(text, "<td>{server}")?;
     }
