@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use cmap_core::ErrorChain;
 use cmap_core::options::Secret;
 use cmap_hub::config;
-use cmap_hub::hub::Hub;
+use cmap_hub::hub::{Hub, Reloaded};
 use cmap_hub::users::{self, NewUser};
 use tracing_subscriber::EnvFilter;
 use zeroize::Zeroizing;
@@ -134,11 +134,10 @@ fn serve(path: &Path, until_stdin_ends: bool) -> Done {
     };
     let config = config::read(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(path, config, until_stdin_ends, set_filter))
+    runtime.block_on(run(config, until_stdin_ends, set_filter))
 }
 
 async fn run(
-    path: &Path,
     config: config::Config,
     until_stdin_ends: bool,
     set_filter: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,
@@ -161,7 +160,7 @@ async fn run(
         };
         match asked {
             Asked::End => break,
-            Asked::Reload => reload(&hub, path),
+            Asked::Reload => reload(&hub).await,
         }
     }
     let left = hub.drain().await;
@@ -170,14 +169,11 @@ async fn run(
 }
 
 /// A mistake in a file changes nothing.
-fn reload(hub: &Hub, path: &Path) {
-    match config::read(path) {
-        Ok(config) => match hub.reload(config) {
-            Ok(()) => {
-                tracing::info!(target: "cmap::hub", "users, rules, limits and certificates were read again; the rest stays as it was");
-            }
-            Err(error) => tracing::error!(target: "cmap::hub", "the old configuration stays: {error}"),
-        },
+async fn reload(hub: &Hub) {
+    match hub.read_again().await {
+        Ok(Reloaded { applied, needs_restart, ended, .. }) => {
+            tracing::info!(target: "cmap::hub", ?applied, ?needs_restart, ended, "the configuration was read again");
+        }
         Err(error) => tracing::error!(target: "cmap::hub", "the old configuration stays: {}", ErrorChain(&error)),
     }
 }

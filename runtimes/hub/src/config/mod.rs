@@ -36,6 +36,7 @@
 //! ```
 
 mod error;
+mod keys;
 mod memory;
 mod read;
 mod reverse;
@@ -49,6 +50,7 @@ use cmap_core::options::{ClientOptions, Credential, Warning};
 use cmap_core::wire::CompressorId;
 
 pub use error::ConfigError;
+pub(crate) use keys::Keys;
 pub use read::{control_path, read};
 pub use reverse::Reverse;
 
@@ -60,6 +62,8 @@ use crate::users::User;
 pub struct Config {
     /// Its file.
     pub path: PathBuf,
+    /// What it says, key by key.
+    pub(crate) keys: Keys,
     /// The deployment, and the hub's own user there.
     pub upstream: ClientOptions,
     /// What its connection string says that is ignored, or weakens its security.

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::memory::default_budget;
 use super::reverse::{self, ReverseTable};
-use super::{Config, ConfigError, Limits, Listener, Places, PlacesAsked};
+use super::{Config, ConfigError, Keys, Limits, Listener, Places, PlacesAsked};
 use crate::protocol::{DoorLimits, MemoryLimits, QueueLimits};
 use crate::users;
 
@@ -169,7 +169,9 @@ fn admin() -> String {
 pub fn read(path: &Path) -> Result<Config, ConfigError> {
     let text = Zeroizing::new(read_text(path)?);
     let file: File = toml::from_str(&text).map_err(|error| form(path, &text, &error))?;
-    Check { path, folder: path.parent().unwrap_or(Path::new("")) }.config(file)
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let config = Check { path, folder }.config(file)?;
+    Ok(Config { keys: Keys::of(&text, folder), ..config })
 }
 
 /// Where the hub of a configuration takes orders. The rest of the file is not looked at: it may have a mistake by now.
@@ -237,6 +239,7 @@ impl Check<'_> {
         let listeners = self.listeners(file.listen, users.is_some())?;
         Ok(Config {
             path: self.path.into(),
+            keys: Keys::default(),
             control: file.control.path.map(|path| self.folder.join(path)),
             upstream,
             warnings,

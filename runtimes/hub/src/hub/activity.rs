@@ -1,6 +1,7 @@
 //! What runs since when and by whom, what took longest, and how often what happened.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cmap_core::time::Instant;
@@ -22,7 +23,7 @@ const MOST_NAMES: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct Activity {
     /// Whether histograms are kept.
-    has_histograms: bool,
+    has_histograms: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -135,7 +136,12 @@ pub(super) struct Noted {
 
 impl Activity {
     pub(super) fn new(has_histograms: bool) -> Self {
-        Self { has_histograms, state: Mutex::default() }
+        Self { has_histograms: AtomicBool::new(has_histograms), state: Mutex::default() }
+    }
+
+    /// Keeps histograms from now on, or keeps those that there are as they are.
+    pub(super) fn set_histograms(&self, has_histograms: bool) {
+        self.has_histograms.store(has_histograms, Ordering::Relaxed);
     }
 
     /// A command of `user` begins, on a connection of this number. The receiver hears when it is killed.
@@ -349,7 +355,7 @@ impl Noted {
             counts.failed += u64::from(!ok);
             counts.times.add(&times);
         });
-        if self.activity.has_histograms {
+        if self.activity.has_histograms.load(Ordering::Relaxed) {
             state.note_times(&running.user, &running.request.name, &times);
         }
         let took = times.total().as_secs_f64();

@@ -1,13 +1,14 @@
 //! Why a hub cannot start, or take over a configuration.
 
 use std::io;
-use std::sync::Arc;
 
-use cmap_tokio::ClientError;
+use cmap_core::options::PoolOptionsError;
 use cmap_tokio::reverse::BindError;
+use cmap_tokio::{ClientError, RotationError};
 use thiserror::Error;
 
 use super::tls::CertificateError;
+use crate::config::ConfigError;
 
 /// The hub cannot start.
 #[derive(Debug, Error)]
@@ -51,18 +52,22 @@ pub enum StartError {
     Metrics(String),
 }
 
-/// A configuration cannot be taken over while the hub runs.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+/// A configuration cannot be taken over while the hub runs. Nothing has changed.
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ReloadError {
-    /// A user would have an identity that is not known upstream.
-    #[error("user {user:?} has the identity {identity:?} upstream, which is new; start the hub again to use it")]
-    NewIdentity {
-        /// The user.
-        user: Arc<str>,
-        /// The identity.
-        identity: Arc<str>,
-    },
+    /// It has a mistake.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An identity cannot be used.
+    #[error("upstream.identity: {0}")]
+    Identity(#[from] ClientError),
+    /// The hub's own credential upstream is another one, which no server has taken.
+    #[error("upstream.uri: {0}")]
+    Credential(#[from] RotationError),
+    /// The sizes of the pools upstream cannot be so.
+    #[error("upstream.uri: {0}")]
+    Sizes(#[from] PoolOptionsError),
     /// A certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),

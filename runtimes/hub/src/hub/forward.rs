@@ -71,7 +71,7 @@ pub(super) async fn run(shared: &Shared, forward: &Forward, owner: &Owner, track
     if let Some(session) = request.session.filter(|_| forward.session_ends) {
         shared.wait_until_killed(&session).await;
     }
-    let deadline = request.arrived + shared.patience;
+    let deadline = request.arrived + shared.settings().patience;
     let mut retry = Retry::new(policy(), retryability(forward), Some(deadline), seed(request));
     let mut earlier = None;
     let mut losses = 0;
@@ -130,11 +130,12 @@ async fn attempt(
     deprioritized: Vec<ServerAddress>,
 ) -> Result<Outcome, Box<Failed>> {
     let request = &*forward.request;
-    let limits = shared.limits();
+    let settings = shared.settings();
+    let limits = settings.limits;
     let criteria = Criteria { selector: selector(shared, forward), deprioritized, operation: None };
     let mut patience = Patience {
         queue: left(shared.now(), request, limits.wait),
-        server: left(shared.now(), request, shared.patience),
+        server: left(shared.now(), request, settings.patience),
     };
     if matches!(criteria.selector, ServerSelector::Pinned(_)) && request.part.is_none() {
         patience.server = patience.server.min(FOR_ITS_SERVER);
@@ -169,7 +170,7 @@ async fn attempt(
         _ => exchange(request, forward.body.as_deref(), connection, time_left, address).await,
     };
     track.enter(shared.now(), if sent.is_ok() { Phase::Client } else { Phase::Queue });
-    sent.map_err(|failed| Box::new(Failed { may_repeat: failed.may_repeat && shared.retries, ..*failed }))
+    sent.map_err(|failed| Box::new(Failed { may_repeat: failed.may_repeat && settings.retries, ..*failed }))
 }
 
 /// The servers that suit. A transaction keeps to its router. In a set it goes to the present primary: after a failover only that one can

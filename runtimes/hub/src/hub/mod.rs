@@ -57,7 +57,6 @@ mod track;
 mod turn;
 mod upstream;
 
-use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -65,10 +64,11 @@ use cmap_tokio::ReverseListener;
 use tokio::task::JoinSet;
 
 pub use self::error::{ReloadError, StartError};
+pub use self::reload::Reloaded;
 pub use self::tls::CertificateError;
 use crate::config::{Config, Listener};
 use descriptors::Reserve;
-use reload::Reloader;
+use reload::{Current, Reloader};
 use shared::{Shared, Stage};
 use tls::Certificate;
 
@@ -82,7 +82,6 @@ pub struct Hub {
     addresses: Vec<SocketAddr>,
     reloader: Arc<Reloader>,
     status: Option<SocketAddr>,
-    drain: Duration,
 }
 
 impl Hub {
@@ -91,8 +90,8 @@ impl Hub {
     /// # Errors
     /// It cannot listen, a certificate or the options upstream cannot be used, or the system allows too few open files.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let (listen, status, drain) = (config.listeners.clone(), config.status, config.drain);
-        let (path, control) = (config.path.clone(), config.control.clone());
+        let (listen, status, control) = (config.listeners.clone(), config.status, config.control.clone());
+        let current = Current::of(&config);
         let shared = Arc::new(Shared::new(config).await?);
         let (mut listeners, mut addresses, mut certificates) = (JoinSet::new(), Vec::new(), Vec::new());
         for listener in listen {
@@ -105,7 +104,7 @@ impl Hub {
             Some(address) => Some(status::serve(&mut watching, address, Arc::clone(&shared)).await?),
             None => None,
         };
-        let reloader = Arc::new(Reloader { path, shared: Arc::clone(&shared), certificates });
+        let reloader = Arc::new(Reloader::new(current, &shared, certificates));
         if let Some(path) = control {
             #[cfg(unix)]
             control::serve(&mut watching, &path, &shared, &reloader).await?;
@@ -115,7 +114,7 @@ impl Hub {
                 source: std::io::ErrorKind::Unsupported.into(),
             });
         }
-        Ok(Self { shared, listeners, _watching: watching, addresses, reloader, status, drain })
+        Ok(Self { shared, listeners, _watching: watching, addresses, reloader, status })
     }
 
     /// The TCP addresses where clients come in.
@@ -151,13 +150,21 @@ impl Hub {
         Ok(Reserve::of(config).fit(&mut doors)?.advice())
     }
 
-    /// Takes over users, rules and limits from another configuration, and reads the certificates of listeners again. Listeners and upstream
-    /// stay as they are.
+    /// Takes over another configuration: all of it that can count while the hub runs. The result names that, and what counts when it is
+    /// started again. Connections of users who are not there any more, have other keys, or are somebody else upstream, are ended.
     ///
     /// # Errors
-    /// A user has an identity upstream that the hub did not have at its start, or a certificate cannot be used. Then nothing changes.
-    pub fn reload(&self, config: Config) -> Result<(), ReloadError> {
-        self.reloader.reload(config)
+    /// A certificate, an identity or the hub's own credential upstream cannot be used. Then nothing changes.
+    pub async fn reload(&self, config: Config) -> Result<Reloaded, ReloadError> {
+        self.reloader.reload(config).await
+    }
+
+    /// Reads the file of its configuration again, and takes it over as [`reload`](Self::reload) does.
+    ///
+    /// # Errors
+    /// The file cannot be used, or what it says. Then nothing changes.
+    pub async fn read_again(&self) -> Result<Reloaded, ReloadError> {
+        self.reloader.read_again().await
     }
 
     /// Says how the level of the program's log is set, which an operator may ask for at the control socket: by a function that takes a
@@ -185,7 +192,7 @@ impl Hub {
         // What waits has to have its turn.
         self.shared.gate.resume();
         let ended = self.shared.wait_until_empty();
-        let in_time = tokio::time::timeout(self.drain, ended).await.is_ok();
+        let in_time = tokio::time::timeout(self.shared.settings().drain, ended).await.is_ok();
         let left = if in_time { 0 } else { self.shared.connections() };
         self.shared.set_stage(Stage::Ended);
         // What those leave behind is ended upstream.

@@ -1,43 +1,241 @@
-//! Takes over a configuration while the hub runs: all of it that can be, or nothing.
+//! Takes over a configuration while the hub runs: all of it that can be, or nothing. The answer names what that was, and what needs a new
+//! start.
 
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cmap_core::ErrorChain;
-use serde_json::{Value, json};
+use cmap_core::options::{ClientOptions, Credential, PoolSizes};
+use cmap_core::pool::IdentityId;
+use serde::Serialize;
+use tokio::sync::Mutex;
+use zeroize::Zeroizing;
 
 use super::error::ReloadError;
 use super::shared::Shared;
 use super::tls::{Certificate, CertificateError};
-use crate::config::{self, Config};
+use crate::config::{self, Config, Keys, Listener};
 
-/// What has to change when a configuration does.
+/// How long an identity that is not in the configuration any more may end what it has begun.
+const LATER: Duration = Duration::from_secs(60);
+
+/// What a reload has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub struct Reloaded {
+    /// Keys that say something else, and count from now on; `users` also for what has changed in their file.
+    pub applied: Vec<String>,
+    /// Keys that say something else, and count when the hub is started again.
+    pub needs_restart: Vec<String>,
+    /// How many connections were ended, because their user is not there any more, has other keys, or is another one upstream.
+    pub ended: usize,
+}
+
+/// Takes over configurations, one at a time.
 #[derive(Debug)]
 pub(super) struct Reloader {
-    /// The file of the configuration.
-    pub(super) path: PathBuf,
-    pub(super) shared: Arc<Shared>,
-    pub(super) certificates: Vec<Arc<Certificate>>,
+    shared: Arc<Shared>,
+    certificates: Vec<Arc<Certificate>>,
+    current: Mutex<Current>,
+}
+
+/// What the hub runs with.
+#[derive(Debug)]
+pub(super) struct Current {
+    path: PathBuf,
+    keys: Keys,
+    listeners: Vec<Listener>,
+    upstream: ClientOptions,
+    identities: BTreeMap<String, Credential>,
+}
+
+/// By what the client upstream would be another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Difference {
+    credential: bool,
+    sizes: bool,
+    /// By more than these, or by what cannot be seen.
+    rest: bool,
+}
+
+impl Current {
+    /// What a hub starts with.
+    pub(super) fn of(config: &Config) -> Self {
+        Self {
+            path: config.path.clone(),
+            keys: config.keys.clone(),
+            listeners: config.listeners.clone(),
+            upstream: config.upstream.clone(),
+            identities: config.identities.clone(),
+        }
+    }
 }
 
 impl Reloader {
-    /// Reads the file again, and takes it over; the answer to who has asked for it.
-    pub(super) async fn read_again(self: &Arc<Self>) -> Result<Value, String> {
-        let this = Arc::clone(self);
-        let done = tokio::task::spawn_blocking(move || {
-            let config = config::read(&this.path).map_err(|error| ErrorChain(&error).to_string())?;
-            this.reload(config).map_err(|error| ErrorChain(&error).to_string())
-        });
-        let done = done.await.map_err(|error| error.to_string()).and_then(|done| done);
-        done.map(|()| json!({ "reloaded": true })).map_err(|error| format!("the old configuration stays: {error}"))
+    pub(super) fn new(current: Current, shared: &Arc<Shared>, certificates: Vec<Arc<Certificate>>) -> Self {
+        Self { shared: Arc::clone(shared), certificates, current: Mutex::new(current) }
+    }
+
+    /// Reads the file again, and takes it over.
+    pub(super) async fn read_again(&self) -> Result<Reloaded, ReloadError> {
+        let path = self.current.lock().await.path.clone();
+        self.reload(config::read(&path)?).await
     }
 
     /// Takes over a configuration.
-    pub(super) fn reload(&self, config: Config) -> Result<(), ReloadError> {
+    pub(super) async fn reload(&self, config: Config) -> Result<Reloaded, ReloadError> {
+        let mut current = self.current.lock().await;
+        let upstream = &self.shared.upstream;
+        // What can fail comes first.
         let renewed = self.certificates.iter().map(|certificate| Ok((certificate, certificate.read_again()?)));
         let renewed = renewed.collect::<Result<Vec<_>, CertificateError>>()?;
-        self.shared.reload(config)?;
+        let others = other_identities(&current.identities, &config.identities);
+        let added = config.identities.iter().filter(|(name, _)| others.contains(*name));
+        let added = upstream.add_identities(added)?;
+        let difference = Difference::between(&current.upstream, &config.upstream);
+        if let Err(error) = self.change_client(&current.upstream, &config.upstream, difference).await {
+            added.iter().for_each(|(_, id)| upstream.client.remove_identity(*id));
+            return Err(error);
+        }
+
         renewed.into_iter().for_each(|(certificate, acceptor)| certificate.replace(acceptor));
+        self.remove_later(upstream.replace_identities(added, |name| config.identities.contains_key(name)));
+        let mut reloaded = current.take_over(&config, difference, self.shared.keeps_users(&config));
+        reloaded.ended = self.shared.take_over(config, &others);
+        Ok(reloaded)
+    }
+
+    /// Changes what the client upstream can change while it runs, or nothing.
+    async fn change_client(
+        &self,
+        before: &ClientOptions,
+        after: &ClientOptions,
+        difference: Difference,
+    ) -> Result<(), ReloadError> {
+        let client = &self.shared.upstream.client;
+        if difference.sizes {
+            client.resize(sizes(after))?;
+        }
+        if difference.credential
+            && let Err(error) = client.set_credential(after.credential.clone()).await
+        {
+            if difference.sizes {
+                client.resize(sizes(before))?;
+            }
+            return Err(error.into());
+        }
         Ok(())
+    }
+
+    /// What runs as one of these may end.
+    fn remove_later(&self, identities: Vec<IdentityId>) {
+        if identities.is_empty() {
+            return;
+        }
+        let shared = Arc::downgrade(&self.shared);
+        tokio::spawn(async move {
+            tokio::time::sleep(LATER).await;
+            if let Some(shared) = shared.upgrade() {
+                identities.into_iter().for_each(|identity| shared.upstream.client.remove_identity(identity));
+            }
+        });
+    }
+}
+
+impl Current {
+    /// Takes over what counts from now on, and says what that is.
+    fn take_over(&mut self, config: &Config, difference: Difference, keeps_users: bool) -> Reloaded {
+        let mut reloaded = Reloaded::default();
+        let has_other_listeners = self.listeners != config.listeners;
+        for key in self.keys.differing(&config.keys) {
+            let (applied, waits) = match key.as_str() {
+                "upstream.uri" | "upstream.uri-file" => (difference.credential || difference.sizes, difference.rest),
+                "users" => (!keeps_users, keeps_users),
+                // The file of each is read again, wherever it was when the hub was started.
+                key if key.starts_with("listen[") && key.ends_with("].certificate") => {
+                    (!has_other_listeners, has_other_listeners)
+                }
+                key => (is_live(key), !is_live(key)),
+            };
+            if !waits {
+                self.keys.take_over(&key, &config.keys);
+            }
+            if applied {
+                reloaded.applied.push(key.clone());
+            }
+            if waits {
+                reloaded.needs_restart.push(key);
+            }
+        }
+        let Self { upstream, identities, .. } = self;
+        upstream.credential.clone_from(&config.upstream.credential);
+        upstream.pool.max_pool_size = config.upstream.pool.max_pool_size;
+        upstream.pool.min_pool_size = config.upstream.pool.min_pool_size;
+        identities.clone_from(&config.identities);
+        reloaded
+    }
+}
+
+impl Difference {
+    fn between(before: &ClientOptions, after: &ClientOptions) -> Self {
+        let credential = !is_same(before.credential.as_ref(), after.credential.as_ref());
+        let sizes = self::sizes(before) != self::sizes(after);
+        let rest = |options: &ClientOptions| {
+            let mut rest = options.clone();
+            (rest.credential, rest.pool.max_pool_size, rest.pool.min_pool_size) = (None, None, None);
+            format!("{rest:?}")
+        };
+        // What is secret is not shown. If nothing else differs, it may be that.
+        let rest = rest(before) != rest(after) || !credential && !sizes;
+        Self { credential, sizes, rest }
+    }
+}
+
+/// Whether a key counts at once, which is not the client's upstream.
+fn is_live(key: &str) -> bool {
+    const LIVE: [&str; 5] =
+        ["compressors", "drain-seconds", "status.histograms", "upstream.patience-ms", "upstream.retries"];
+    LIVE.contains(&key) || key.starts_with("limits.") || key.starts_with("upstream.identity.")
+}
+
+fn sizes(options: &ClientOptions) -> PoolSizes {
+    let sizes = PoolSizes::default().min_pool_size(options.pool.min_pool_size.unwrap_or_default());
+    sizes.max_pool_size(options.pool.max_pool_size.unwrap_or_default())
+}
+
+/// The names of identities that are there in one alone, or with another credential.
+fn other_identities(before: &BTreeMap<String, Credential>, after: &BTreeMap<String, Credential>) -> BTreeSet<String> {
+    let names = before.keys().chain(after.keys());
+    names.filter(|name| !is_same(before.get(*name), after.get(*name))).cloned().collect()
+}
+
+fn is_same(one: Option<&Credential>, other: Option<&Credential>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
+    let password = |of: &Credential| of.password.as_ref().map(|password| Zeroizing::new(password.expose().to_owned()));
+    (&one.username, &one.source, one.mechanism) == (&other.username, &other.source, other.mechanism)
+        && password(one) == password(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_may_have_another_password_and_other_sizes_and_nothing_else() {
+        let options = |text: &str| ClientOptions::parse(text).unwrap().0;
+        let before = options("mongodb://u:secret@h/?maxPoolSize=20");
+
+        for (text, credential, sizes, rest) in [
+            ("mongodb://u:tiger@h/?maxPoolSize=20", true, false, false),
+            ("mongodb://v:secret@h/?maxPoolSize=30&minPoolSize=1", true, true, false),
+            ("mongodb://u:tiger@other/?maxPoolSize=20", true, false, true),
+            ("mongodb://u:secret@h/?maxPoolSize=20&appName=hub", false, false, true),
+            // The source of a credential belongs to the rest.
+            ("mongodb://h/?maxPoolSize=20", true, false, true),
+        ] {
+            assert_eq!(Difference::between(&before, &options(text)), Difference { credential, sizes, rest }, "{text}");
+        }
     }
 }

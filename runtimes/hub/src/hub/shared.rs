@@ -1,6 +1,7 @@
 //! What all tasks of the hub share.
 
 use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -14,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use super::activity::Activity;
 use super::clock::Clock;
 use super::descriptors::Reserve;
-use super::error::{ReloadError, StartError};
+use super::error::StartError;
 use super::gate::Gate;
 use super::guests::{Ended, Guests};
 use super::history::History;
@@ -24,8 +25,8 @@ use super::packers::Packers;
 use super::purse::Purse;
 use super::upstream::Upstream;
 use crate::config::{Config, Limits};
-use crate::protocol::{Common, Doors, Facts, Full, Gauge, SessionId, Sessions, Surroundings};
-use crate::users::{Rules, Users};
+use crate::protocol::{Common, Doors, Ending, Facts, Full, Gauge, SessionId, Sessions, Surroundings};
+use crate::users::{Rules, User, Users};
 
 /// How long uses upstream may go on when the hub has ended.
 const LAST_USES: Duration = Duration::from_secs(2);
@@ -38,19 +39,14 @@ pub(super) struct Shared {
     pub(super) purse: Arc<Purse>,
     pub(super) activity: Arc<Activity>,
     pub(super) history: History,
-    pub(super) patience: Duration,
-    pub(super) retries: bool,
     common: Mutex<Common>,
-    compressors: Vec<CompressorId>,
     pub(super) packers: Packers,
     pub(super) log_of_strangers: LogLimit,
     pub(super) log_of_users: LogLimit,
     users: RwLock<Arc<Users>>,
-    limits: RwLock<Limits>,
-    /// How many connections to each server the pool has, since the start.
-    connections: u32,
-    /// The open files that clients cannot have, since the start.
-    reserve: Reserve,
+    settings: RwLock<Arc<Settings>>,
+    /// Whether there is a status, since the start.
+    has_status: bool,
     service: ServiceId,
     decoys: [u8; 32],
     clock: Clock,
@@ -64,6 +60,19 @@ pub(super) struct Shared {
     open: watch::Sender<(usize, usize)>,
     /// Told when a session was killed.
     killed: watch::Sender<()>,
+}
+
+/// What a reload changes, beside users.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    pub(super) limits: Limits,
+    /// How long a command may wait for a server, retries included.
+    pub(super) patience: Duration,
+    /// Whether the hub repeats what a server has failed to do.
+    pub(super) retries: bool,
+    /// How long clients have to finish when the hub ends.
+    pub(super) drain: Duration,
+    compressors: Vec<CompressorId>,
 }
 
 /// The hub's way from its start to its end.
@@ -110,7 +119,8 @@ impl Shared {
         getrandom::fill(&mut decoys).map_err(|_| StartError::NoRandomBits)?;
         let [a, b, c, d, ..] = service;
         let run = u32::from_be_bytes([a, b, c, d]);
-        let (limits, connections) = (config.limits, config.connections());
+        let settings = Settings::of(&config, config.limits);
+        let limits = settings.limits;
         let users = match config.users {
             Some(users) => Users::new(users, decoys),
             None => Users::open(Rules::default()),
@@ -124,20 +134,16 @@ impl Shared {
             purse: Arc::new(Purse::new(limits.memory, clock)),
             activity: Arc::new(Activity::new(config.status.is_some() && config.histograms)),
             history: History::new(run),
-            patience: config.patience,
-            retries: config.retries,
             common: Mutex::new(Common {
                 sessions: Sessions::new(limits.sessions_per_user),
                 doors: Doors::new(limits.doors),
             }),
-            compressors: config.compressors,
             packers: Packers::default(),
             log_of_strangers: LogLimit::default(),
             log_of_users: LogLimit::default(),
             users: RwLock::new(Arc::new(users)),
-            limits: RwLock::new(limits),
-            connections,
-            reserve,
+            settings: RwLock::new(Arc::new(settings)),
+            has_status: config.status.is_some(),
             service: ServiceId(service),
             decoys,
             clock,
@@ -151,44 +157,49 @@ impl Shared {
         })
     }
 
-    pub(super) fn reload(&self, config: Config) -> Result<(), ReloadError> {
-        for user in config.users.iter().flatten() {
-            // Its commands would run as the hub's own user.
-            if let Some(identity) = user.upstream.as_ref().filter(|it| self.upstream.identity(Some(it)).is_none()) {
-                let (user, identity) = (Arc::clone(&user.name), Arc::clone(identity));
-                return Err(ReloadError::NewIdentity { user, identity });
-            }
-        }
-        let is_open = self.users().anonymous().is_some();
-        let users = match config.users {
-            Some(users) => Some(Users::new(users, self.decoys)),
-            None if is_open => Some(Users::open(Rules::default())),
-            // Its listeners may be open to everybody.
-            None => {
-                tracing::warn!(target: "cmap::hub", "a hub with users goes on with them until it is started again");
-                None
-            }
-        };
-        // Of those that go on, too.
-        let count = users.as_ref().map_or_else(|| self.users().all().count(), |users| users.all().count());
-        if let Some(users) = users {
+    /// Whether the hub goes on with its users, though a configuration has none: its listeners may be open to everybody.
+    pub(super) fn keeps_users(&self, config: &Config) -> bool {
+        config.users.is_none() && self.users().anonymous().is_none()
+    }
+
+    /// Takes over users, rules, limits and the like. `others` are identities that are not what they were. Returns how many connections were
+    /// ended, because who has logged in on them could not do so now, or would be another one upstream.
+    pub(super) fn take_over(&self, mut config: Config, others: &BTreeSet<String>) -> usize {
+        let keeps_users = self.keeps_users(&config);
+        let mut fates = BTreeMap::new();
+        if keeps_users {
+            tracing::warn!(target: "cmap::hub", "a hub with users goes on with them until it is started again");
+        } else {
+            let users = match config.users.take() {
+                Some(users) => Users::new(users, self.decoys),
+                None => Users::open(Rules::default()),
+            };
+            fates = fates_of(&self.users(), &users, others);
             *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users);
         }
+        let users = self.users();
         let mut limits = config.limits;
-        // The pool is still that of the start, whatever the file says of it by now.
-        config.places.before(self.connections, count).set(&mut limits.queue);
-        match self.reserve.fit(&mut limits.doors) {
+        // Of those that go on, too.
+        config.places.before(config.connections(), users.all().count()).set(&mut limits.queue);
+        match Reserve::of(&config).fit(&mut limits.doors) {
             Ok(fitted) => fitted.log(),
             // It was lowered meanwhile: those that are there go on.
             Err(error) => tracing::warn!(target: "cmap::hub", "{error}"),
         }
-        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = limits;
-        self.gate.set_limits(limits.queue, self.users().shares());
+        let settings = Arc::new(Settings::of(&config, limits));
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
+        self.activity.set_histograms(self.has_status && config.histograms);
+        self.gate.set_limits(limits.queue, users.shares());
         self.purse.set_limits(limits.memory);
-        let mut state = self.lock();
-        state.sessions.set_limit(limits.sessions_per_user);
-        state.doors.set_limits(limits.doors);
-        Ok(())
+        {
+            let mut state = self.lock();
+            state.sessions.set_limit(limits.sessions_per_user);
+            state.doors.set_limits(limits.doors);
+        }
+        let ended = [Ending::UserRemoved, Ending::UserChanged].map(|why| {
+            self.guests.end(&why, |_, guest| guest.user.as_ref().and_then(|user| fates.get(user)) == Some(&why))
+        });
+        ended.into_iter().sum()
     }
 
     /// The hub's time.
@@ -209,8 +220,8 @@ impl Shared {
         Arc::clone(&self.users.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn limits(&self) -> Limits {
-        *self.limits.read().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Calls a line with what it decides by.
@@ -226,7 +237,8 @@ impl Shared {
             getrandom::fill(&mut bytes).ok().map(|()| bytes)
         };
         let (common, operations) = (&self.common, &*self.activity);
-        let compressors = &self.compressors;
+        let settings = self.settings();
+        let compressors = &settings.compressors;
         call(&mut Surroundings { users: &users, common, operations, facts, compressors, nonce: &mut nonce })
     }
 
@@ -318,6 +330,25 @@ impl Shared {
         // Nothing under the lock panics.
         self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Settings {
+    fn of(config: &Config, limits: Limits) -> Self {
+        let Config { patience, retries, drain, .. } = *config;
+        Self { limits, patience, retries, drain, compressors: config.compressors.clone() }
+    }
+}
+
+/// What becomes of connections on which somebody has logged in.
+fn fates_of(before: &Users, after: &Users, others: &BTreeSet<String>) -> BTreeMap<Arc<str>, Ending> {
+    let fate = |user: &Arc<User>| match after.get(&user.name) {
+        None => Some(Ending::UserRemoved),
+        Some(now) => {
+            let is_other = now.upstream.as_deref().is_some_and(|identity| others.contains(identity));
+            (is_other || !now.is_proven_as(user)).then_some(Ending::UserChanged)
+        }
+    };
+    before.all().filter_map(|user| Some((Arc::clone(&user.name), fate(user)?))).collect()
 }
 
 impl Entrance {

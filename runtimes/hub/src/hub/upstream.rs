@@ -2,12 +2,13 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
+use cmap_core::options::Credential;
 use cmap_core::pool::IdentityId;
 use cmap_core::server::MAX_WIRE_VERSION;
 use cmap_core::topology::{Criteria, ServerSelector};
-use cmap_tokio::{Client, ReverseListener};
+use cmap_tokio::{Client, ClientError, ReverseListener};
 
 use super::StartError;
 use super::changes::Changes;
@@ -25,7 +26,7 @@ pub(super) struct Upstream {
     pub(super) client: Client,
     /// Where agents come in.
     pub(super) agents: Option<ReverseListener>,
-    identities: BTreeMap<Arc<str>, IdentityId>,
+    identities: RwLock<BTreeMap<Arc<str>, IdentityId>>,
     changes: Arc<Changes>,
     heartbeat_frequency: Duration,
 }
@@ -49,12 +50,47 @@ impl Upstream {
             builder = builder.reverse(listener);
         }
         let client: Client = builder.watch_holders(true).slow_use_limit(SLOW).build().await?;
-        let mut identities = BTreeMap::new();
-        for (name, credential) in &config.identities {
-            identities.insert(name.as_str().into(), client.add_identity(credential.clone())?);
-        }
         let heartbeat_frequency = config.upstream.heartbeat_frequency.unwrap_or(HEARTBEAT_FREQUENCY);
-        Ok(Self { client, agents, identities, changes: Arc::default(), heartbeat_frequency })
+        let this = Self { client, agents, identities: RwLock::default(), changes: Arc::default(), heartbeat_frequency };
+        let identities = this.add_identities(&config.identities)?;
+        this.replace_identities(identities, |_| true);
+        Ok(this)
+    }
+
+    /// Makes identities of these credentials: of all, or of none. Nothing runs as one of them yet.
+    pub(super) fn add_identities<'a>(
+        &self,
+        credentials: impl IntoIterator<Item = (&'a String, &'a Credential)>,
+    ) -> Result<Vec<(Arc<str>, IdentityId)>, ClientError> {
+        let mut added: Vec<(Arc<str>, IdentityId)> = Vec::new();
+        for (name, credential) in credentials {
+            match self.client.add_identity(credential.clone()) {
+                Ok(id) => added.push((name.as_str().into(), id)),
+                Err(error) => {
+                    added.iter().for_each(|(_, id)| self.client.remove_identity(*id));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(added)
+    }
+
+    /// What begins from now on runs as these, or as one that was there and is kept. Returns those as which nothing begins any more.
+    pub(super) fn replace_identities(
+        &self,
+        added: Vec<(Arc<str>, IdentityId)>,
+        is_kept: impl Fn(&str) -> bool,
+    ) -> Vec<IdentityId> {
+        let mut identities = self.identities.write().unwrap_or_else(PoisonError::into_inner);
+        let mut outdated: Vec<_> = added.into_iter().filter_map(|(name, id)| identities.insert(name, id)).collect();
+        identities.retain(|name, id| {
+            let is_kept = is_kept(name);
+            if !is_kept {
+                outdated.push(*id);
+            }
+            is_kept
+        });
+        outdated
     }
 
     /// Waits until a server suits.
@@ -91,7 +127,7 @@ impl Upstream {
 
     /// The identity of this name; `None` is the hub's own.
     pub(super) fn identity(&self, name: Option<&str>) -> Option<IdentityId> {
-        self.identities.get(name?).copied()
+        self.identities.read().unwrap_or_else(PoisonError::into_inner).get(name?).copied()
     }
 
     /// The newest protocol that all servers speak that are known, and the hub; `None` while none is.

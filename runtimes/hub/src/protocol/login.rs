@@ -8,7 +8,7 @@ use cmap_core::connection::auth::{Nonce, ScramHash, ScramLogin, ScramVerifier};
 use cmap_core::wire::integer;
 
 use super::refusal::Refusal;
-use crate::users::Users;
+use crate::users::{User, Users};
 
 /// The number of every conversation: a connection has one at a time.
 const CONVERSATION: i32 = 1;
@@ -20,9 +20,9 @@ const SOURCE: &str = "admin";
 #[derive(Debug)]
 pub(super) enum Conversation {
     /// The client's proof comes next.
-    Proof { verifier: Box<ScramVerifier>, user: Arc<str>, skip_empty_exchange: bool },
+    Proof { verifier: Box<ScramVerifier>, user: Option<Arc<User>>, skip_empty_exchange: bool },
     /// The proof was right; the client sends one more, empty message (AUTH-15).
-    Empty { user: Arc<str> },
+    Empty { user: Option<Arc<User>> },
 }
 
 /// A message was right.
@@ -35,8 +35,8 @@ pub(super) struct Step {
 pub(super) enum Next {
     /// Another message.
     Goes(Conversation),
-    /// The client is this user.
-    Is(Arc<str>),
+    /// The client is this user, as it was when the login began. Only one that exists has proven itself.
+    Is(Option<Arc<User>>),
 }
 
 /// `saslStart`.
@@ -60,8 +60,9 @@ pub(super) fn start(
     }
     let payload = body.get_binary("payload").map_err(|_| failed())?;
     let login = ScramLogin::parse(payload.bytes).map_err(|_| failed())?;
-    let user: Arc<str> = login.username().into();
-    let (verifier, first) = login.challenge(&Nonce::from_random(nonce), &users.keys(&user, hash));
+    let name = login.username();
+    let (user, keys) = (users.get(name).cloned(), users.keys(name, hash));
+    let (verifier, first) = login.challenge(&Nonce::from_random(nonce), &keys);
     let options = body.get_document("options");
     let skip_empty_exchange = options.is_ok_and(|options| options.get_bool("skipEmptyExchange").unwrap_or_default());
     let next = Next::Goes(Conversation::Proof { verifier: Box::new(verifier), user, skip_empty_exchange });

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cmap_core::connection::auth::{ScramHash, StoredKeys};
+use zeroize::Zeroizing;
 
 pub use add::{AddUserError, NewUser, add};
 pub use file::{UsersFileError, read};
@@ -53,6 +54,14 @@ pub struct User {
     pub share: Share,
     /// What proves the user, by mechanism.
     pub(crate) keys: Vec<StoredKeys>,
+}
+
+impl User {
+    /// Whether the same proves it as proves another one, and both are the same upstream: who has logged in as that one is this one.
+    pub(crate) fn is_proven_as(&self, other: &Self) -> bool {
+        let keys = |user: &Self| user.keys.iter().map(StoredKeys::to_text).map(Zeroizing::new).collect::<Vec<_>>();
+        self.upstream == other.upstream && keys(self) == keys(other)
+    }
 }
 
 impl Users {

@@ -114,6 +114,7 @@ async fn the_program_gives_orders_and_obeys_them() {
     users::add(&folder.path().join("users.toml"), &ben).unwrap();
     let (reloaded, answer) = ctl(&config, &["reload"]);
     assert!(reloaded, "{answer}");
+    assert_eq!(answer, json!({ "applied": ["users"], "needs-restart": [], "ended": 0 }));
     let text = std::fs::read_to_string(&config).unwrap();
     std::fs::write(&config, format!("{text}no-such-key = 1\n")).unwrap();
     let (reloaded, answer) = ctl(&config, &["reload"]);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cmap_core::wire::CommandReply;
 use cmap_hub::config;
-use cmap_hub::hub::Hub;
+use cmap_hub::hub::{Hub, Reloaded};
 use cmap_hub::users::{self, NewUser};
 use cmap_tokio::bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use cmap_tokio::{Client, CommandErrorKind, Connection};
@@ -145,10 +145,9 @@ impl House {
     }
 
     /// Writes the configuration anew, with `change` made to its text, and has the hub read it.
-    pub(crate) fn reload(&self, change: impl FnOnce(&str) -> String) {
-        let path = self.folder.path().join("hub.toml");
-        std::fs::write(&path, change(&self.text)).unwrap();
-        self.hub.reload(config::read(&path).unwrap()).unwrap();
+    pub(crate) async fn reload(&self, change: impl FnOnce(&str) -> String) -> Reloaded {
+        std::fs::write(self.folder.path().join("hub.toml"), change(&self.text)).unwrap();
+        self.hub.read_again().await.unwrap()
     }
 }
 

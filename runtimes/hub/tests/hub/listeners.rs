@@ -3,7 +3,6 @@
 use std::fs;
 use std::process::Command;
 
-use cmap_hub::config;
 use cmap_hub::hub::ReloadError;
 use cmap_hub::users::{self, NewUser};
 use cmap_test_server::certificates::{Authority, LOCAL_HOSTS, Validity};
@@ -67,16 +66,15 @@ async fn a_reload_reads_a_renewed_certificate_and_keeps_the_old_one_if_it_cannot
         let tls = format!("tls=true&tlsCAFile={}", trusted.display());
         is_served(&format!("mongodb://{address}/?loadBalanced=true&serverSelectionTimeoutMS=2000&{tls}")).await
     };
-    let reload = || house.hub.reload(config::read(&house.folder.path().join("hub.toml")).unwrap());
     assert!(trusts(&old).await);
 
     fs::write(&certificate, "no PEM").unwrap();
-    let error = reload().unwrap_err();
+    let error = house.hub.read_again().await.unwrap_err();
     assert!(matches!(&error, ReloadError::Certificate(error) if error.path == certificate), "{error}");
     assert!(trusts(&old).await);
 
     write(&new);
-    reload().unwrap();
+    assert_eq!(house.hub.read_again().await.unwrap().applied, ["listen[1].certificate"]);
     assert_eq!((trusts(&old).await, trusts(&new).await), (false, true));
 }
 

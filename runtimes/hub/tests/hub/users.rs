@@ -1,8 +1,9 @@
 //! Logins, owners and rules.
 
-use cmap_tokio::ServerSelector;
+use cmap_hub::users::{self, NewUser};
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, rawdoc};
+use cmap_tokio::{Client, ServerSelector};
 
 use super::house::{Plan, ask, code, numbered};
 use super::servers::Servers;
@@ -123,13 +124,12 @@ async fn a_reload_changes_rules_at_once_and_removes_users() {
     let before = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, before.replacen("name = \"app\"", "name = \"app\"\ndeny = [{ collections = ['c'] }]", 1))
         .unwrap();
-    house.reload(str::to_owned);
+    house.reload(str::to_owned).await;
     assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "c" }).await), Some(13));
     assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "d" }).await), None);
 
     std::fs::write(&path, before.replacen("name = \"app\"", "name = \"gone\"", 1)).unwrap();
-    house.reload(str::to_owned);
-    assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "d" }).await), Some(13));
+    assert_eq!(house.reload(str::to_owned).await.ended, 1);
     assert!(connection.run_command("test", rawdoc! { "count": "d" }).await.is_err(), "the hub has hung up");
 }
 
@@ -139,27 +139,79 @@ async fn a_reload_without_users_does_not_open_the_hub() {
     let house = Plan::before(&servers, "").user("app", "").start().await;
     let mut stranger = house.client().await.check_out().await.unwrap();
 
-    house.reload(|text| text.replace("users = 'users.toml'\n", ""));
+    let reloaded = house.reload(|text| text.replace("users = 'users.toml'\n", "")).await;
+    assert_eq!((reloaded.applied, reloaded.needs_restart), (Vec::new(), vec!["users".to_owned()]));
 
     assert_eq!(code(&ask(&mut stranger, "test", rawdoc! { "count": "c" }).await), Some(13));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_with_an_identity_that_is_new_changes_nothing() {
+async fn a_reload_with_other_keys_or_another_identity_ends_the_users_connections() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").user("app", "").user("other", "").start().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let create = rawdoc! { "createUser": "new", "pwd": "secret", "roles": [] };
+    directly.operation(("admin", create)).on(ServerSelector::Writable).run().await.unwrap();
+    let count = || rawdoc! { "count": "c" };
+    let mut other = house.client_as("other", "").await.check_out().await.unwrap();
+    assert_eq!(code(&ask(&mut other, "test", count()).await), None);
+    let users = house.folder.path().join("users.toml");
+    let before = std::fs::read_to_string(&users).unwrap();
+    let connect = async || house.client_as("app", "").await.check_out().await.unwrap();
+
+    // The same password with another salt.
+    let mut app = connect().await;
+    std::fs::remove_file(&users).unwrap();
+    let new = NewUser { name: "app".into(), password: "secret".into(), upstream: None };
+    users::add(&users, &new).unwrap();
+    let (_, of_other) = before.split_at(before.rfind("[[user]]").unwrap());
+    let again = format!("{}\n{of_other}", std::fs::read_to_string(&users).unwrap());
+    std::fs::write(&users, &again).unwrap();
+    let reloaded = house.reload(str::to_owned).await;
+    assert_eq!((reloaded.applied, reloaded.ended), (vec!["users".to_owned()], 1));
+    assert!(app.run_command("test", count()).await.is_err());
+
+    let mut app = connect().await;
+    std::fs::write(house.folder.path().join("password"), "secret").unwrap();
+    std::fs::write(&users, again.replacen("name = \"app\"", "name = \"app\"\nupstream = \"new\"", 1)).unwrap();
+    let identity = "[upstream.identity.new]\nusername = 'new'\npassword-file = 'password'\n";
+    assert_eq!(house.reload(|text| format!("{text}{identity}")).await.ended, 1);
+    assert!(app.run_command("test", count()).await.is_err());
+    let mut app = connect().await;
+    assert_eq!(code(&ask(&mut app, "test", count()).await), None, "as the new identity");
+    assert_eq!(code(&ask(&mut other, "test", count()).await), None, "nothing of its has changed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_with_a_credential_that_servers_refuse_changes_nothing() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "").user("app", "").start().await;
-    let path = house.folder.path().join("users.toml");
-    let before = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, before.replacen("name = \"app\"", "name = \"app\"\nupstream = \"new\"", 1)).unwrap();
-    std::fs::write(house.folder.path().join("password"), "secret").unwrap();
-    let config = house.folder.path().join("hub.toml");
-    let text = std::fs::read_to_string(&config).unwrap();
-    let identity = "[upstream.identity.new]\nusername = 'new'\npassword-file = 'password'\n";
-    std::fs::write(&config, format!("{text}{identity}")).unwrap();
-
-    let error = house.hub.reload(cmap_hub::config::read(&config).unwrap()).unwrap_err();
-
-    assert!(error.to_string().contains("the identity \"new\" upstream, which is new"), "{error}");
     let mut connection = house.client_as("app", "").await.check_out().await.unwrap();
+    let config = house.folder.path().join("hub.toml");
+    let text = std::fs::read_to_string(&config).unwrap().replace("mongodb://", "mongodb://nobody:wrong@");
+    std::fs::write(&config, format!("{text}[limits]\nconnections = 1\n")).unwrap();
+
+    let error = house.hub.read_again().await.unwrap_err().to_string();
+
+    assert!(
+        error.starts_with("upstream.uri: ") && error.contains("the client goes on with the old credential"),
+        "{error}"
+    );
     assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "c" }).await), None);
+    assert!(house.client_as("app", "").await.check_out().await.is_ok(), "the limit is the old one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_says_what_counts_from_now_on_and_what_does_not() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").start().await;
+    let more = "[limits]\nwaiting = 7\n[status]\naddress = '127.0.0.1:0'\n";
+
+    let reloaded =
+        house.reload(|text| format!("{}{more}", text.replace("drain-seconds = 2", "drain-seconds = 3"))).await;
+
+    assert_eq!(reloaded.applied, ["drain-seconds", "limits.waiting"]);
+    assert_eq!(reloaded.needs_restart, ["status.address"]);
+    let again = house.hub.read_again().await.unwrap();
+    assert_eq!((again.applied.len(), again.needs_restart), (0, vec!["status.address".to_owned()]));
 }

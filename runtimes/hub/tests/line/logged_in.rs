@@ -22,13 +22,14 @@ fn users_of(name: &str, lines: &str) -> Users {
     Users::new(users::read(&path).unwrap(), [7; 32])
 }
 
+fn go_on(payload: &str) -> RawDocumentBuf {
+    let payload = Binary { subtype: BinarySubtype::Generic, bytes: payload.into() };
+    rawdoc! { "saslContinue": 1, "conversationId": 1, "payload": payload }
+}
+
 /// A client that has logged in as `app`.
 fn logged_in(hub: &mut Hub) -> Client {
     let mut client = Client::greeted(hub);
-    let go_on = |payload: &str| {
-        let payload = Binary { subtype: BinarySubtype::Generic, bytes: payload.into() };
-        rawdoc! { "saslContinue": 1, "conversationId": 1, "payload": payload }
-    };
     for message in [sasl_start("app"), go_on(PROOF), go_on("")] {
         let done = client.say(hub, at(0), "admin", &message);
         assert_eq!(code(&done), None, "{done:?}");
@@ -57,4 +58,20 @@ fn a_command_runs_upstream_as_the_user_for_whom_the_rules_have_allowed_it_x_133(
     done = client.reply_from(&mut hub, &super::server_named("b"), &ok);
 
     assert_eq!([first, upstream(&done.runs[0])].map(|it| it.unwrap()), ["writer", "writer"]);
+}
+
+#[test]
+fn a_login_that_was_begun_with_keys_of_before_a_reload_fails() {
+    for users in [users_of("other", ""), users_of("app", "upstream = 'writer'")] {
+        let mut hub = hub_of("app", "");
+        let mut client = Client::greeted(&mut hub);
+        for message in [sasl_start("app"), go_on(PROOF)] {
+            assert_eq!(code(&client.say(&mut hub, at(0), "admin", &message)), None);
+        }
+
+        hub.users = users;
+
+        assert_eq!(code(&client.say(&mut hub, at(0), "admin", &go_on(""))), Some(18));
+        assert_eq!(client.line.user(), None);
+    }
 }

@@ -14,6 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use cmap_core::ErrorChain;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -124,7 +125,10 @@ impl Operator {
             Order::Kick(whom) => {
                 Ok(json!({ "kicked": shared.guests.end(&Ending::Kicked, |number, guest| whom.is(number, guest)) }))
             }
-            Order::Reload => self.reloader.read_again().await,
+            Order::Reload => match self.reloader.read_again().await {
+                Ok(reloaded) => written(serde_json::to_value(reloaded)),
+                Err(error) => Err(format!("the old configuration stays: {}", ErrorChain(&error))),
+            },
             Order::LogLevel(filter) => {
                 shared.log_level.set(&filter)?;
                 Ok(json!({ "log-level": filter }))

@@ -114,7 +114,7 @@ impl Report {
             }
         });
         let memory = shared.purse.look(|held, waiting, gave_way| MemoryReport {
-            budget: shared.limits().memory.budget,
+            budget: shared.settings().limits.memory.budget,
             held: held.now(),
             most_held: held.most(),
             waiting,

@@ -1,6 +1,7 @@
 //! Greetings and logins on a connection.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use cmap_core::wire::CompressorId;
@@ -75,9 +76,14 @@ impl Line {
         match step.next {
             Next::Goes(conversation) => self.conversation = Some(conversation),
             Next::Is(user) => {
-                // Only one that exists has proven itself.
-                lock(around.common).doors.log_in(&user, around.users).map_err(door_refusal)?;
-                self.user = Some(user);
+                let user = user.ok_or_else(Refusal::authentication_failed)?;
+                // A reload may have come in between.
+                let is_valid = around.users.get(&user.name).is_some_and(|now| now.is_proven_as(&user));
+                if !is_valid {
+                    return Err(Refusal::authentication_failed());
+                }
+                lock(around.common).doors.log_in(&user.name, around.users).map_err(door_refusal)?;
+                self.user = Some(Arc::clone(&user.name));
             }
         }
         Ok(step.reply)
