@@ -1,5 +1,7 @@
 //! Many clients on few connections upstream.
 
+use std::time::Duration;
+
 use cmap_tokio::ServerSelector;
 use cmap_tokio::bson::rawdoc;
 use cmap_tokio::{ReadMode, ReadPreference};
@@ -38,6 +40,44 @@ async fn every_reply_goes_to_whoever_asked_x_131() {
 
     // Two of the pool, the monitor's and its measurement of round trips.
     assert!(servers.accepted() <= 4, "{} connections upstream", servers.accepted());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "full: takes half a minute, and tests of the queue have a thousand seeds in virtual time"]
+async fn two_users_share_the_servers_time_however_long_their_commands_take_x_135() {
+    let servers = Servers::single().await;
+    let plan = Plan::before(&servers, "maxPoolSize=20").user("anna", "").user("ben", "").status();
+    let house = plan.more("[limits]\nwait-ms = 60000").start().await;
+    let anna = house.client_as("anna", "maxPoolSize=64").await;
+    let ben = house.client_as("ben", "maxPoolSize=32").await;
+    anna.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    let mut tasks = JoinSet::new();
+    // The short ones take longer than what clients and hub do between two of them, so that some always wait.
+    for (client, millis, count) in [(anna, 1_500, 64), (ben, 10, 32)] {
+        let command = rawdoc! { "find": "c", "filter": { "$where": format!("sleep({millis}) || true") } };
+        for _ in 0..count {
+            let (client, command) = (client.clone(), command.clone());
+            tasks.spawn(async move {
+                loop {
+                    client.operation(("test", command.clone())).on(ServerSelector::Writable).run().await.unwrap();
+                }
+            });
+        }
+    }
+    let seconds = async || {
+        let report: serde_json::Value = serde_json::from_str(&house.get("/status.json").await.1).unwrap();
+        ["anna", "ben"].map(|user| report["users"][user]["times"]["server"].as_f64().unwrap())
+    };
+
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    let before = seconds().await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let after = seconds().await;
+
+    let [anna, ben] = [0, 1].map(|user| after[user] - before[user]);
+    println!("at the server: {anna:.1} s and {ben:.1} s");
+    assert!((anna / ben - 1.0).abs() < 0.1, "{anna} and {ben}");
+    tasks.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
