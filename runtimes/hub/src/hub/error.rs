@@ -52,6 +52,12 @@ pub enum StartError {
     Metrics(String),
 }
 
+/// There cannot be a listener.
+pub(super) enum NoListener {
+    Certificate(CertificateError),
+    Bind { place: String, source: io::Error },
+}
+
 /// A configuration cannot be taken over while the hub runs. Nothing has changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -71,4 +77,36 @@ pub enum ReloadError {
     /// A certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    /// It cannot listen.
+    #[error("cannot listen at {place}; is it in use, or not allowed?")]
+    Listen {
+        /// Where.
+        place: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl From<CertificateError> for NoListener {
+    fn from(error: CertificateError) -> Self {
+        Self::Certificate(error)
+    }
+}
+
+impl From<NoListener> for StartError {
+    fn from(error: NoListener) -> Self {
+        match error {
+            NoListener::Certificate(error) => Self::Certificate(error),
+            NoListener::Bind { place, source } => Self::Listen { place, source },
+        }
+    }
+}
+
+impl From<NoListener> for ReloadError {
+    fn from(error: NoListener) -> Self {
+        match error {
+            NoListener::Certificate(error) => Self::Certificate(error),
+            NoListener::Bind { place, source } => Self::Listen { place, source },
+        }
+    }
 }

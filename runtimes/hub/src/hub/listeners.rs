@@ -1,20 +1,23 @@
-//! Where clients come in: TCP, TLS on it, Unix sockets.
+//! Where clients come in: TCP, TLS on it, Unix sockets. A reload opens some, closes others, and gives others another certificate.
 
+use core::fmt;
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 #[cfg(unix)]
 use std::path::Path;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 use super::connection;
-use super::error::StartError;
+use super::error::NoListener;
 use super::shared::{Entrance, Shared, Stage};
-use super::tls::Certificate;
+use super::tls;
 use crate::config::Listener;
 
 /// How long to wait after an accept that failed: the process may have too many open files, which passes.
@@ -27,39 +30,153 @@ const KEEP_ALIVE: TcpKeepalive =
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// A listener that listens.
-pub(super) struct Listening {
-    /// Its address, if it has one.
-    pub(super) address: Option<SocketAddr>,
-    pub(super) certificate: Option<Arc<Certificate>>,
+/// The listeners that are open.
+#[derive(Default)]
+pub(super) struct Listeners(Mutex<Vec<Door>>);
+
+/// Listeners that can be opened.
+pub(super) struct Prepared(Vec<New>);
+
+/// Where a hub listens, as the configuration says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
 }
 
-/// Listens, in a task of `tasks`.
-pub(super) async fn listen(
-    tasks: &mut JoinSet<()>,
-    listener: &Listener,
-    shared: &Arc<Shared>,
-) -> Result<Listening, StartError> {
-    match listener {
-        Listener::Tcp { address, certificate } => {
-            let failed = |source| StartError::Listen { place: address.to_string(), source };
-            let certificate = certificate.as_deref().map(Certificate::read).transpose()?.map(Arc::new);
-            let socket = TcpListener::bind(address).await.map_err(failed)?;
-            let address = socket.local_addr().map_err(failed)?;
-            tasks.spawn(accept_tcp(socket, certificate.clone(), Arc::clone(shared)));
-            Ok(Listening { address: Some(address), certificate })
+/// An open listener. Dropping it closes it.
+struct Door {
+    place: Place,
+    /// Its address, if it has one.
+    address: Option<SocketAddr>,
+    tls: Arc<Tls>,
+    task: JoinHandle<()>,
+}
+
+/// Does the handshakes that begin from now on; none where clients come in the clear.
+type Tls = RwLock<Option<TlsAcceptor>>;
+
+/// A listener as it is to be.
+struct New {
+    place: Place,
+    tls: Option<TlsAcceptor>,
+    /// `None` if it is open already.
+    socket: Option<Socket>,
+}
+
+enum Socket {
+    Tcp(TcpListener),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixListener),
+}
+
+impl Listeners {
+    /// Reads certificates, and listens where nobody does yet. What is open stays as it is until [`open`](Self::open).
+    pub(super) async fn prepare(&self, listeners: &[Listener]) -> Result<Prepared, NoListener> {
+        let mut there: Vec<_> = self.lock().iter().map(|door| door.place.clone()).collect();
+        let mut prepared = Vec::new();
+        for listener in listeners {
+            let (place, tls) = match listener {
+                Listener::Tcp { address, certificate } => {
+                    (Place::Tcp(*address), certificate.as_deref().map(tls::acceptor).transpose()?)
+                }
+                Listener::Unix { path } => (Place::Unix(path.clone()), None),
+            };
+            let socket = match there.iter().position(|other| *other == place) {
+                Some(index) => {
+                    there.swap_remove(index);
+                    None
+                }
+                None => {
+                    Some(place.bind().await.map_err(|source| NoListener::Bind { place: place.to_string(), source })?)
+                }
+            };
+            prepared.push(New { place, tls, socket });
         }
-        #[cfg(unix)]
-        Listener::Unix { path } => {
-            let failed = |source| StartError::Listen { place: path.display().to_string(), source };
-            let socket = bind_unix(path).await.map_err(failed)?;
-            tasks.spawn(accept_unix(socket, Arc::clone(shared)));
-            Ok(Listening { address: None, certificate: None })
+        Ok(Prepared(prepared))
+    }
+
+    /// Opens these, and closes all others. A hub that ends opens none any more.
+    pub(super) fn open(&self, Prepared(prepared): Prepared, shared: &Arc<Shared>) {
+        let mut doors = self.lock();
+        if *shared.stage().borrow() != Stage::Open {
+            return;
         }
-        #[cfg(not(unix))]
-        Listener::Unix { path } => {
-            let source = io::ErrorKind::Unsupported.into();
-            Err(StartError::Listen { place: path.display().to_string(), source })
+        let mut before = std::mem::take(&mut *doors);
+        for New { place, tls, socket } in prepared {
+            let open = before.iter().position(|door| door.place == place);
+            match (socket, open) {
+                (Some(socket), _) => doors.push(Door::open(place, tls, socket, shared)),
+                (None, Some(index)) => {
+                    let door = before.remove(index);
+                    *door.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+                    doors.push(door);
+                }
+                // Those that are there when the others are prepared are there until now.
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// Closes all.
+    pub(super) fn close(&self) {
+        self.lock().clear();
+    }
+
+    /// The TCP addresses.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.lock().iter().filter_map(|door| door.address).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Door>> {
+        // Nothing under the lock panics.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.lock().iter().map(|door| &door.place)).finish()
+    }
+}
+
+impl Door {
+    fn open(place: Place, tls: Option<TlsAcceptor>, socket: Socket, shared: &Arc<Shared>) -> Self {
+        let (tls, shared) = (Arc::new(RwLock::new(tls)), Arc::clone(shared));
+        let (address, task) = match socket {
+            Socket::Tcp(socket) => {
+                (socket.local_addr().ok(), tokio::spawn(accept_tcp(socket, Arc::clone(&tls), shared)))
+            }
+            #[cfg(unix)]
+            Socket::Unix(socket) => (None, tokio::spawn(accept_unix(socket, shared))),
+        };
+        Self { place, address, tls, task }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Place {
+    async fn bind(&self) -> io::Result<Socket> {
+        match self {
+            Self::Tcp(address) => TcpListener::bind(address).await.map(Socket::Tcp),
+            #[cfg(unix)]
+            Self::Unix(path) => bind_unix(path).await.map(Socket::Unix),
+            #[cfg(not(unix))]
+            Self::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
         }
     }
 }
@@ -76,7 +193,7 @@ pub(super) async fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListene
     tokio::net::UnixListener::bind(path)
 }
 
-async fn accept_tcp(socket: TcpListener, certificate: Option<Arc<Certificate>>, shared: Arc<Shared>) {
+async fn accept_tcp(socket: TcpListener, tls: Arc<Tls>, shared: Arc<Shared>) {
     loop {
         match socket.accept().await {
             Ok((stream, from)) => {
@@ -85,7 +202,8 @@ async fn accept_tcp(socket: TcpListener, certificate: Option<Arc<Certificate>>, 
                 let _ = stream.set_nodelay(true);
                 // Without it a client whose machine is gone keeps its place, and what it has open.
                 let _ = SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE);
-                let (tls, shared) = (certificate.as_deref().map(Certificate::acceptor), Arc::clone(&shared));
+                let tls = tls.read().unwrap_or_else(PoisonError::into_inner).clone();
+                let shared = Arc::clone(&shared);
                 tokio::spawn(async move {
                     match tls {
                         None => connection::serve(stream, shared, entrance).await,

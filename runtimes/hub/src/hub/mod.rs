@@ -68,18 +68,17 @@ pub use self::reload::Reloaded;
 pub use self::tls::CertificateError;
 use crate::config::{Config, Listener};
 use descriptors::Reserve;
+use listeners::Listeners;
 use reload::{Current, Reloader};
 use shared::{Shared, Stage};
-use tls::Certificate;
 
 /// A hub that runs. Dropping it ends it at once.
 #[derive(Debug)]
 pub struct Hub {
     shared: Arc<Shared>,
-    listeners: JoinSet<()>,
+    listeners: Arc<Listeners>,
     /// The tasks of the status and of the control socket, which go on until the hub has ended.
     _watching: JoinSet<()>,
-    addresses: Vec<SocketAddr>,
     reloader: Arc<Reloader>,
     status: Option<SocketAddr>,
 }
@@ -93,18 +92,14 @@ impl Hub {
         let (listen, status, control) = (config.listeners.clone(), config.status, config.control.clone());
         let current = Current::of(&config);
         let shared = Arc::new(Shared::new(config).await?);
-        let (mut listeners, mut addresses, mut certificates) = (JoinSet::new(), Vec::new(), Vec::new());
-        for listener in listen {
-            let listening = listeners::listen(&mut listeners, &listener, &shared).await?;
-            addresses.extend(listening.address);
-            certificates.extend(listening.certificate);
-        }
+        let listeners = Arc::new(Listeners::default());
+        listeners.open(listeners.prepare(&listen).await?, &shared);
         let mut watching = JoinSet::new();
         let status = match status {
             Some(address) => Some(status::serve(&mut watching, address, Arc::clone(&shared)).await?),
             None => None,
         };
-        let reloader = Arc::new(Reloader::new(current, &shared, certificates));
+        let reloader = Arc::new(Reloader::new(current, &shared, &listeners));
         if let Some(path) = control {
             #[cfg(unix)]
             control::serve(&mut watching, &path, &shared, &reloader).await?;
@@ -114,12 +109,12 @@ impl Hub {
                 source: std::io::ErrorKind::Unsupported.into(),
             });
         }
-        Ok(Self { shared, listeners, _watching: watching, addresses, reloader, status })
+        Ok(Self { shared, listeners, _watching: watching, reloader, status })
     }
 
     /// The TCP addresses where clients come in.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.addresses()
     }
 
     /// The address of the status.
@@ -140,7 +135,7 @@ impl Hub {
     pub async fn check(config: &Config) -> Result<Option<String>, StartError> {
         for listener in &config.listeners {
             if let Listener::Tcp { certificate: Some(path), .. } = listener {
-                Certificate::read(path)?;
+                tls::acceptor(path)?;
             }
         }
         if let Some(reverse) = &config.reverse {
@@ -154,7 +149,7 @@ impl Hub {
     /// started again. Connections of users who are not there any more, have other keys, or are somebody else upstream, are ended.
     ///
     /// # Errors
-    /// A certificate, an identity or the hub's own credential upstream cannot be used. Then nothing changes.
+    /// A certificate, a listener, an identity or the hub's own credential upstream cannot be used. Then nothing changes.
     pub async fn reload(&self, config: Config) -> Result<Reloaded, ReloadError> {
         self.reloader.reload(config).await
     }
@@ -186,9 +181,9 @@ impl Hub {
     /// Ends the hub: it accepts nobody any more, hangs up on clients that have nothing open, lets the others finish for as long as
     /// the configuration says, and then ends what they have open. The status is there to the end. Returns how many it did not
     /// wait for.
-    pub async fn drain(mut self) -> usize {
-        self.listeners.abort_all();
+    pub async fn drain(self) -> usize {
         self.shared.set_stage(Stage::Draining);
+        self.listeners.close();
         // What waits has to have its turn.
         self.shared.gate.resume();
         let ended = self.shared.wait_until_empty();
@@ -205,5 +200,6 @@ impl Hub {
 impl Drop for Hub {
     fn drop(&mut self) {
         self.shared.set_stage(Stage::Ended);
+        self.listeners.close();
     }
 }

@@ -13,9 +13,9 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use super::error::ReloadError;
+use super::listeners::Listeners;
 use super::shared::Shared;
-use super::tls::{Certificate, CertificateError};
-use crate::config::{self, Config, Keys, Listener};
+use crate::config::{self, Config, Keys};
 
 /// How long an identity that is not in the configuration any more may end what it has begun.
 const LATER: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ pub struct Reloaded {
 #[derive(Debug)]
 pub(super) struct Reloader {
     shared: Arc<Shared>,
-    certificates: Vec<Arc<Certificate>>,
+    listeners: Arc<Listeners>,
     current: Mutex<Current>,
 }
 
@@ -46,7 +46,6 @@ pub(super) struct Reloader {
 pub(super) struct Current {
     path: PathBuf,
     keys: Keys,
-    listeners: Vec<Listener>,
     upstream: ClientOptions,
     identities: BTreeMap<String, Credential>,
 }
@@ -66,7 +65,6 @@ impl Current {
         Self {
             path: config.path.clone(),
             keys: config.keys.clone(),
-            listeners: config.listeners.clone(),
             upstream: config.upstream.clone(),
             identities: config.identities.clone(),
         }
@@ -74,8 +72,8 @@ impl Current {
 }
 
 impl Reloader {
-    pub(super) fn new(current: Current, shared: &Arc<Shared>, certificates: Vec<Arc<Certificate>>) -> Self {
-        Self { shared: Arc::clone(shared), certificates, current: Mutex::new(current) }
+    pub(super) fn new(current: Current, shared: &Arc<Shared>, listeners: &Arc<Listeners>) -> Self {
+        Self { shared: Arc::clone(shared), listeners: Arc::clone(listeners), current: Mutex::new(current) }
     }
 
     /// Reads the file again, and takes it over.
@@ -89,8 +87,7 @@ impl Reloader {
         let mut current = self.current.lock().await;
         let upstream = &self.shared.upstream;
         // What can fail comes first.
-        let renewed = self.certificates.iter().map(|certificate| Ok((certificate, certificate.read_again()?)));
-        let renewed = renewed.collect::<Result<Vec<_>, CertificateError>>()?;
+        let listeners = self.listeners.prepare(&config.listeners).await?;
         let others = other_identities(&current.identities, &config.identities);
         let added = config.identities.iter().filter(|(name, _)| others.contains(*name));
         let added = upstream.add_identities(added)?;
@@ -100,10 +97,11 @@ impl Reloader {
             return Err(error);
         }
 
-        renewed.into_iter().for_each(|(certificate, acceptor)| certificate.replace(acceptor));
         self.remove_later(upstream.replace_identities(added, |name| config.identities.contains_key(name)));
         let mut reloaded = current.take_over(&config, difference, self.shared.keeps_users(&config));
         reloaded.ended = self.shared.take_over(config, &others);
+        // With the users who may come in there.
+        self.listeners.open(listeners, &self.shared);
         Ok(reloaded)
     }
 
@@ -148,15 +146,10 @@ impl Current {
     /// Takes over what counts from now on, and says what that is.
     fn take_over(&mut self, config: &Config, difference: Difference, keeps_users: bool) -> Reloaded {
         let mut reloaded = Reloaded::default();
-        let has_other_listeners = self.listeners != config.listeners;
         for key in self.keys.differing(&config.keys) {
             let (applied, waits) = match key.as_str() {
                 "upstream.uri" | "upstream.uri-file" => (difference.credential || difference.sizes, difference.rest),
                 "users" => (!keeps_users, keeps_users),
-                // The file of each is read again, wherever it was when the hub was started.
-                key if key.starts_with("listen[") && key.ends_with("].certificate") => {
-                    (!has_other_listeners, has_other_listeners)
-                }
                 key => (is_live(key), !is_live(key)),
             };
             if !waits {
@@ -197,7 +190,7 @@ impl Difference {
 fn is_live(key: &str) -> bool {
     const LIVE: [&str; 5] =
         ["compressors", "drain-seconds", "status.histograms", "upstream.patience-ms", "upstream.retries"];
-    LIVE.contains(&key) || key.starts_with("limits.") || key.starts_with("upstream.identity.")
+    LIVE.contains(&key) || ["limits.", "listen[", "upstream.identity."].iter().any(|table| key.starts_with(table))
 }
 
 fn sizes(options: &ClientOptions) -> PoolSizes {

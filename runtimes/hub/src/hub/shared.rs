@@ -62,7 +62,7 @@ pub(super) struct Shared {
     killed: watch::Sender<()>,
 }
 
-/// What a reload changes, beside users.
+/// What a reload changes, besides users.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) limits: Limits,

@@ -1,7 +1,7 @@
-//! The hub's side of TLS: its certificates, which are read again on request, so that one can be renewed while the hub runs.
+//! The hub's side of TLS: its certificates.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
@@ -20,40 +20,8 @@ pub struct CertificateError {
     pub problem: String,
 }
 
-/// A certificate chain and its key, in a PEM file.
-pub(super) struct Certificate {
-    path: PathBuf,
-    acceptor: RwLock<TlsAcceptor>,
-}
-
-impl Certificate {
-    pub(super) fn read(path: &Path) -> Result<Self, CertificateError> {
-        Ok(Self { path: path.into(), acceptor: RwLock::new(acceptor(path)?) })
-    }
-
-    /// Reads the file again. Nothing changes before [`replace`](Self::replace).
-    pub(super) fn read_again(&self) -> Result<TlsAcceptor, CertificateError> {
-        acceptor(&self.path)
-    }
-
-    /// Handshakes that begin from now on are done by this one.
-    pub(super) fn replace(&self, acceptor: TlsAcceptor) {
-        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
-    }
-
-    /// Does handshakes.
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl core::fmt::Debug for Certificate {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Certificate").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-fn acceptor(path: &Path) -> Result<TlsAcceptor, CertificateError> {
+/// Does handshakes with the certificate chain and its key in a PEM file.
+pub(super) fn acceptor(path: &Path) -> Result<TlsAcceptor, CertificateError> {
     let wrong = |problem: String| CertificateError { path: path.into(), problem };
     let chain = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
     let chain = chain.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(error.to_string()))?;

@@ -78,6 +78,31 @@ async fn a_reload_reads_a_renewed_certificate_and_keeps_the_old_one_if_it_cannot
     assert_eq!((trusts(&old).await, trusts(&new).await), (false, true));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_opens_listeners_and_closes_others_or_changes_none() {
+    let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
+    let [first, second] = ["first.sock", "second.sock"].map(|name| folder.path().join(name).display().to_string());
+    let listen = |path: &str| format!("[[listen]]\nunix = '{path}'\n");
+    let house = Plan::before(&servers, "").more(&listen(&first)).start().await;
+    let uri =
+        |path: &str| format!("mongodb://{}/?loadBalanced=true&serverSelectionTimeoutMS=2000", path.replace('/', "%2F"));
+    let client = house.client().await;
+    let mut connection = client.check_out().await.unwrap();
+    assert!(is_served(&uri(&first)).await && !is_served(&uri(&second)).await);
+
+    let reloaded = house.reload(|text| text.replace(&listen(&first), &listen(&second))).await;
+
+    assert_eq!((reloaded.applied, reloaded.needs_restart), (vec!["listen[1].unix".to_owned()], Vec::new()));
+    assert!(!is_served(&uri(&first)).await && is_served(&uri(&second)).await);
+    assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "c" }).await), None, "the other one is open");
+    let nowhere = listen(&folder.path().join("nowhere/hub.sock").display().to_string());
+    let path = house.folder.path().join("hub.toml");
+    let text = fs::read_to_string(&path).unwrap().replace(&listen(&second), &nowhere);
+    fs::write(&path, text).unwrap();
+    assert!(matches!(house.hub.read_again().await.unwrap_err(), ReloadError::Listen { .. }));
+    assert!(is_served(&uri(&second)).await);
+}
+
 #[test]
 fn a_check_reads_the_certificates_that_the_configuration_names() {
     let folder = tempfile::tempdir().unwrap();
