@@ -150,6 +150,7 @@ async fn the_time_in_the_queue_is_not_the_servers() {
         "cmap_hub_command_queue_seconds_bucket{user=\"ben\",le=\"0.1\"} 0",
         "cmap_hub_commands_total{user=\"ben\",outcome=\"ok\"} 1",
         "cmap_hub_connections{state=\"waiting\"} 0",
+        "# HELP cmap_hub_connections Clients, by what they are at.",
     ] {
         assert!(metrics.lines().any(|other| other == line), "{line}\n{metrics}");
     }

@@ -104,20 +104,22 @@ async fn prometheus(State(watcher): State<Arc<Watcher>>) -> String {
 fn record(watcher: &Watcher) {
     let report = Report::take(&watcher.shared);
     let counts = report.activity.counts;
-    for (name, value) in [
-        ("cmap_hub_commands", counts.commands),
-        ("cmap_hub_commands_failed", counts.failed),
-        ("cmap_hub_commands_cut_off", counts.cut_off),
-        ("cmap_hub_retries", counts.retries),
-        ("cmap_hub_overloads", counts.overloads),
-        ("cmap_hub_refused", counts.refused),
-        ("cmap_hub_failed_logins", counts.failed_logins),
-        ("cmap_hub_turned_away", counts.turned_away),
+    for (name, help, value) in [
+        ("cmap_hub_commands", "Commands that have begun.", counts.commands),
+        ("cmap_hub_commands_failed", "Commands that have failed.", counts.failed),
+        ("cmap_hub_commands_cut_off", "Commands whose client has gone, or that were killed.", counts.cut_off),
+        ("cmap_hub_retries", "How often the hub has repeated a command.", counts.retries),
+        ("cmap_hub_overloads", "Commands for which drivers were asked to back off.", counts.overloads),
+        ("cmap_hub_refused", "Commands and logins that were refused.", counts.refused),
+        ("cmap_hub_failed_logins", "Logins that have failed.", counts.failed_logins),
+        ("cmap_hub_turned_away", "Connections that were one too many.", counts.turned_away),
     ] {
+        metrics::describe_counter!(name, help);
         metrics::counter!(name).absolute(value);
     }
     let commands = report.activity.running.len();
     let waiting = report.activity.running.iter().filter(|line| matches!(line.at, Phase::Queue | Phase::Pool)).count();
+    metrics::describe_gauge!("cmap_hub_connections", "Clients, by what they are at.");
     for (state, value) in [
         ("stranger", report.strangers),
         ("idle", report.connections.saturating_sub(report.strangers + commands)),
@@ -126,24 +128,29 @@ fn record(watcher: &Watcher) {
     ] {
         metrics::gauge!("cmap_hub_connections", "state" => state).set(count(value));
     }
+    metrics::describe_gauge!("cmap_hub_build_info", "1, with the version.");
     metrics::gauge!("cmap_hub_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
-    for (name, value) in [
-        ("cmap_hub_sessions", report.sessions),
-        ("cmap_hub_waiting", report.queue.waiting),
-        ("cmap_hub_running", report.queue.running),
-        ("cmap_hub_waiting_bytes", report.queue.waiting_bytes),
+    for (name, help, value) in [
+        ("cmap_hub_sessions", "Sessions that are known.", report.sessions),
+        ("cmap_hub_waiting", "Commands that wait for their turn or for a server.", report.queue.waiting),
+        ("cmap_hub_running", "Commands that have a place.", report.queue.running),
+        ("cmap_hub_waiting_bytes", "Bytes of the commands that wait.", report.queue.waiting_bytes),
     ] {
+        metrics::describe_gauge!(name, help);
         metrics::gauge!(name).set(count(value));
     }
+    metrics::describe_gauge!("cmap_hub_memory_bytes", "Bytes of clients that are held, and the budget for them.");
     for (what, bytes) in [("held", report.memory.held), ("budget", report.memory.budget)] {
         metrics::gauge!("cmap_hub_memory_bytes", "use" => what).set(bytes as f64);
     }
+    metrics::describe_counter!("cmap_hub_commands_total", "Commands that have ended, by user and outcome.");
     for (user, counts) in report.activity.of_user {
         let user = user.to_string();
         for (outcome, count) in [("ok", counts.ok), ("failed", counts.failed), ("cut-off", counts.cut_off)] {
             metrics::counter!("cmap_hub_commands_total", "user" => user.clone(), "outcome" => outcome).absolute(count);
         }
     }
+    metrics::describe_counter!("cmap_hub_refused_total", "Commands that were refused, by user and reason.");
     for ((user, reason), count) in report.activity.refused {
         metrics::counter!("cmap_hub_refused_total", "user" => user.to_string(), "reason" => reason.name())
             .absolute(count);
