@@ -1,12 +1,14 @@
 //! One socket's protocol, from its creation to its use.
 //!
-//! [`Establish`] makes an open socket usable: hello, compression, authentication. It becomes a [`Connection`], which
-//! takes one command at a time and reads its reply. Neither knows a socket: bytes to send are appended to the caller's
-//! buffer, and the caller hands in the bytes received. `examples/blocking.rs` is the whole loop over `std::net`.
+//! [`Socks`] leads through a proxy, where one is on the way. [`Establish`] makes an open socket usable: hello, compression,
+//! authentication. It becomes a [`Connection`], which takes one command at a time and reads its reply. None of them knows a
+//! socket: bytes to send are appended to the caller's buffer, and the caller hands in the bytes received.
+//! `examples/blocking.rs` is the whole loop over `std::net`.
 
 #[cfg(any(feature = "auth", feature = "wire"))]
 pub mod auth;
 mod establish_error;
+mod socks;
 
 #[cfg(feature = "wire")]
 mod client_metadata;
@@ -41,3 +43,4 @@ pub use self::{
     outline::{ClientField, Outline},
 };
 pub use establish_error::{EstablishError, Fault, Phase, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};
+pub use socks::Socks;

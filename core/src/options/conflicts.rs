@@ -8,8 +8,12 @@ use super::concern::W;
 use super::credential::Credential;
 use super::error::ConnectionStringError;
 use super::keys;
+use super::secret::Secret;
 use super::value::has_nul;
 use crate::address::ServerAddress;
+
+/// The longest user name and password that a proxy takes (RFC 1929), in bytes.
+const MAX_PROXY_LOGIN: usize = 255;
 
 impl ClientOptions {
     /// Whether these options go together, for options that were changed in code.
@@ -130,12 +134,14 @@ fn check_tls(options: &ClientOptions) -> Result<(), ConnectionStringError> {
     Ok(())
 }
 
+/// SOCKS-1. An empty text counts as none.
 fn check_proxy(options: &ClientOptions) -> Result<(), ConnectionStringError> {
-    let rule = "SOCKS5 support, MongoClient Configuration";
+    let rule = "SOCKS-1";
     let proxy = &options.proxy;
-    let host = ("proxyHost", proxy.host.is_some());
-    let username = ("proxyUsername", proxy.username.is_some());
-    let password = ("proxyPassword", proxy.password.is_some());
+    let is_set = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());
+    let host = ("proxyHost", is_set(proxy.host.as_deref()));
+    let username = ("proxyUsername", is_set(proxy.username.as_deref()));
+    let password = ("proxyPassword", is_set(proxy.password.as_ref().map(Secret::expose)));
     for (option, needed) in [
         (("proxyPort", proxy.port.is_some()), host),
         (username, host),
@@ -145,6 +151,15 @@ fn check_proxy(options: &ClientOptions) -> Result<(), ConnectionStringError> {
     ] {
         if option.1 && !needed.1 {
             return Err(ConnectionStringError::Missing { option: option.0, needed: needed.0, rule });
+        }
+    }
+    let too_long = |text: Option<&str>| text.is_some_and(|text| text.len() > MAX_PROXY_LOGIN);
+    for (option, is) in [
+        ("proxyUsername", too_long(proxy.username.as_deref())),
+        ("proxyPassword", too_long(proxy.password.as_ref().map(Secret::expose))),
+    ] {
+        if is {
+            return Err(ConnectionStringError::Value { option, expected: "at most 255 bytes".into() });
         }
     }
     Ok(())
@@ -187,6 +202,8 @@ mod tests {
             ("mongodb://a/?w=0&journal=true", "w=0 cannot be used with journal=true; nobody waits for the journal"),
             ("mongodb://a/?proxyPort=1", "proxyPort needs proxyHost"),
             ("mongodb://a/?proxyHost=p&proxyUsername=u", "proxyUsername needs proxyPassword"),
+            ("mongodb://a/?proxyHost=p&proxyUsername=u&proxyPassword=", "proxyUsername needs proxyPassword"),
+            ("mongodb://a/?proxyHost=&proxyPort=1", "proxyPort needs proxyHost"),
             ("mongodb://a/?proxyHost=p&proxyHost=q", "option proxyHost is there more than once"),
         ] {
             assert!(error(text).contains(expected), "{text}: {}", error(text));
@@ -206,6 +223,8 @@ mod tests {
             "mongodb://a/?maxStalenessSeconds=-1&readPreferenceTags=",
             "mongodb://a/?readPreference=secondary&maxStalenessSeconds=1&readPreferenceTags=dc:ny",
             "mongodb://a/?proxyHost=p&proxyPort=1&proxyUsername=u&proxyPassword=w",
+            "mongodb://a/?proxyHost=p&proxyUsername=&proxyPassword=",
+            "mongodb://a/?proxyHost=&proxyUsername=&proxyPassword=",
         ] {
             assert_eq!(error(text), "", "{text}");
         }
@@ -229,7 +248,7 @@ mod tests {
     #[test]
     fn a_value_set_in_code_has_the_bounds_of_its_option() {
         type Change = fn(&mut ClientOptions);
-        let changes: [(&str, &str, Change); 5] = [
+        let changes: [(&str, &str, Change); 6] = [
             ("appname", "at most 128 bytes", |options| options.app_name = Some("a".repeat(129))),
             ("heartbeatFrequencyMS", "an integer from 500 to 2147483647", |options| {
                 options.heartbeat_frequency = Some(Duration::from_millis(1));
@@ -240,6 +259,11 @@ mod tests {
             }),
             ("proxyPort", "an integer from 1 to 65535", |options| {
                 (options.proxy.host, options.proxy.port) = (Some("p".into()), Some(0));
+            }),
+            ("proxyPassword", "at most 255 bytes", |options| {
+                options.proxy.host = Some("p".into());
+                options.proxy.username = Some("u".into());
+                options.proxy.password = Some("a".repeat(256).into());
             }),
         ];
         for (option, expected, change) in changes {

@@ -91,7 +91,7 @@ pub(super) static KEYS: &[Key] = &[
     key!("maxStalenessSeconds", read_preference.max_staleness: max_staleness()),
     key!("minPoolSize", pool.min_pool_size: count(0)),
     key!("proxyHost", proxy.host: text()).once(),
-    key!("proxyPassword", proxy.password: secret()).once().secret().or_empty(),
+    key!("proxyPassword", proxy.password: secret()).once().secret(),
     key!("proxyPort", proxy.port: integer(1, u16::MAX.into())).once(),
     key!("proxyUsername", proxy.username: text()).once().secret(),
     key!("readConcernLevel", read_concern_level: name()),

@@ -64,6 +64,8 @@ mod scripted_server;
 mod server;
 pub mod siblings;
 pub mod sockets;
+pub mod socks;
+mod socks_proxy;
 pub mod storms;
 pub mod storms_of_callers;
 mod suite;

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::ground::{self, Place, Site, Socket, Work};
+use super::ground::{self, Ground, Place, Site, Socket, Work};
 
 /// How bytes pass.
 #[derive(Clone)]
@@ -60,10 +60,9 @@ impl Proxy {
             let Route { server, passage } = chosen.lock().unwrap().clone();
             let (server, spawner) = (ground.connect(&server), Arc::clone(&ground));
             ground.spawn(Box::pin(async move {
-                let Ok(server) = server.await else { return client.close() };
-                let ends = Arc::new(Ends { client, server, passed: AtomicUsize::new(0) });
-                for direction in [Direction::ToServer, Direction::ToClient] {
-                    spawner.spawn(Box::pin(Arc::clone(&ends).pass_all_on(direction, passage.clone())));
+                match server.await {
+                    Ok(server) => join(&spawner, client, server, &passage),
+                    Err(_) => client.close(),
                 }
             }));
         }));
@@ -83,6 +82,14 @@ impl Proxy {
     /// Where connections lead that are made from now on.
     pub(super) fn set_server(&self, server: &Place) {
         self.route.lock().unwrap().server = server.clone();
+    }
+}
+
+/// Passes on what comes at either end, until one of them hangs up.
+pub(super) fn join(ground: &Arc<dyn Ground>, client: Arc<dyn Socket>, server: Arc<dyn Socket>, passage: &Passage) {
+    let ends = Arc::new(Ends { client, server, passed: AtomicUsize::new(0) });
+    for direction in [Direction::ToServer, Direction::ToClient] {
+        ground.spawn(Box::pin(Arc::clone(&ends).pass_all_on(direction, passage.clone())));
     }
 }
 

@@ -390,6 +390,16 @@ macro_rules! conformance {
                 a_connection_is_good_for_many_commands_under_tls,
                 a_task_that_waits_for_a_reply_sleeps_until_it_comes,
             }
+            socks {
+                connections_and_checks_go_through_the_proxy_which_resolves_the_name_socks_2,
+                tls_goes_through_the_proxy_to_the_server_socks_2,
+                a_server_that_is_restarted_behind_a_proxy_is_found_again,
+                a_login_that_the_proxy_refuses_is_said_so,
+                a_server_that_the_proxy_cannot_reach_is_said_so,
+                a_proxy_that_hangs_up_or_lies_at_any_byte_is_named_socks_4,
+                a_proxy_that_is_silent_or_gone_is_named_in_time,
+                a_check_through_a_silent_proxy_names_it,
+            }
             unasked {
                 a_doubled_reply_closes_its_connection_at_check_in,
                 a_doubled_reply_under_tls_closes_its_connection_at_check_in,

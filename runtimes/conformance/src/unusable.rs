@@ -22,7 +22,7 @@ pub fn a_connection_string_that_cannot_be_used_names_the_option_and_why<H: Harne
             ("localhost:27017", "mongodb://", "does not begin with"),
             ("mongodb://a/?minPoolSize=3&maxPoolSize=2", "minPoolSize is 3", "must not be greater than maxPoolSize"),
             ("mongodb://a,b/?directConnection=true", "directConnection=true", "cannot be used with several hosts"),
-            ("mongodb://a/?proxyHost=b", "proxyHost", "not supported yet: connect without a proxy"),
+            ("mongodb://a/?proxyHost=b&proxyUsername=c", "proxyUsername", "needs proxyPassword"),
             ("mongodb://a/?tls=true&tlsCAFile=/no/such.pem", "tlsCAFile (/no/such.pem)", "cannot be read"),
             ("mongodb://user@a/?authMechanism=PLAIN", "PLAIN", "password"),
         ] {

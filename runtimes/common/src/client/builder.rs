@@ -358,6 +358,7 @@ impl<R: Runtime, T> Builder<R, T> {
         let now = clock.now();
         let settings = Arc::new(Settings {
             timeout: without_zero(Some(options.connect_timeout.unwrap_or(CONNECT_TIMEOUT))),
+            proxy: options.proxy.clone(),
             tls,
             keys: Arc::new(Keys::default()),
             clock,
@@ -447,13 +448,19 @@ fn check_tls(options: &TlsOptions) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// No agent speaks for a Unix socket.
+/// No agent speaks for a Unix socket, and none is reached through a proxy.
 fn check_agents(are_there: bool, options: &ClientOptions) -> Result<(), ClientError> {
     let is_unix = |host: &ServerAddress| matches!(host, ServerAddress::Unix { .. });
     if are_there && options.hosts.iter().any(is_unix) {
         return Err(ClientError::Unsupported {
             option: "a Unix socket that an agent speaks for",
             remedy: "name the member as its replica set does, by host and port, or connect without `reverse`",
+        });
+    }
+    if are_there && options.proxy.address().is_some() {
+        return Err(ClientError::Unsupported {
+            option: "proxyHost where agents connect",
+            remedy: "remove it: nothing is connected from here, or connect without `reverse`",
         });
     }
     Ok(())
@@ -463,7 +470,6 @@ fn check_agents(are_there: bool, options: &ClientOptions) -> Result<(), ClientEr
 fn check_hosts(options: &ClientOptions, monitored: Monitored) -> Result<ServerAddress, ClientError> {
     let unsupported = |option, remedy| Err(ClientError::Unsupported { option, remedy });
     match (monitored, options.hosts.as_slice()) {
-        _ if options.proxy.host.is_some() => unsupported("proxyHost", "connect without a proxy"),
         (Monitored::ByClient, [first, ..]) | (Monitored::ByOwner, [first]) => Ok(first.clone()),
         (Monitored::ByOwner, _) => unsupported("a pool of several hosts", "make a pool for each of them, or a client"),
         (Monitored::ByClient, []) => unsupported("a connection string without a host", "name one"),

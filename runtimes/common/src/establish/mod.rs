@@ -1,4 +1,4 @@
-//! From a server's address to a usable connection (CMAP-23): resolve, connect, TLS, hello, authenticate.
+//! From a server's address to a usable connection (CMAP-23): resolve, connect (through a proxy, perhaps), TLS, hello, authenticate.
 //!
 //! Each establishment is a task of its own in the home runtime and outlives the check-out that caused it. It is bounded
 //! by connectTimeoutMS alone, and aborted when the pool forgets it. The server learns the result exactly once,
@@ -7,6 +7,7 @@
 mod keys;
 mod mechanism;
 pub(crate) mod optional;
+mod proxy;
 mod resolve;
 
 use std::collections::BTreeMap;
@@ -20,8 +21,8 @@ use std::time::Duration;
 
 use bson::RawDocument;
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, MetadataError, Phase, Progress};
-use cmap_core::options::Credential;
+use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, MetadataError, Phase, Progress, Socks};
+use cmap_core::options::{Credential, ProxyOptions};
 use cmap_core::pool::{Handle, IdentityId, PhaseTimes, ServiceId};
 use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::time::Instant;
@@ -84,6 +85,8 @@ pub(crate) struct Settings<R: Runtime> {
     pub(crate) check_out_limit: Option<Duration>,
     /// The user's choice among suitable servers.
     pub(crate) server_filter: Option<ServerFilter>,
+    /// The way to the servers.
+    pub(crate) proxy: ProxyOptions,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) clock: Clock<R>,
@@ -244,8 +247,13 @@ impl<R: Runtime> Establisher<R> {
         abort: Arc<Abort>,
     ) -> Result<(Box<Socket<R::Stream>>, PhaseTimes), EstablishError> {
         let mut limit = Limit::new(self, Arc::clone(&abort));
-        let targets = limit.during(Phase::Resolve, self.targets()).await??;
-        let mut stream = limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??;
+        let mut stream = match Socks::new(&self.settings.proxy, &self.address)? {
+            Some(socks) => limit.during(Phase::Proxy, self.connect_through(socks, limit.deadline)).await??,
+            None => {
+                let targets = limit.during(Phase::Resolve, self.targets()).await??;
+                limit.during(Phase::Connect, self.connect(targets, limit.deadline)).await??
+            }
+        };
         if self.tls().is_some() {
             stream = limit.during(Phase::Tls, self.secure(stream)).await??;
         }
@@ -296,12 +304,17 @@ impl<R: Runtime> Establisher<R> {
     /// own limits.
     pub(crate) async fn open(&self) -> Result<Transport<R::Stream>, EstablishError> {
         let mut limit = self.settings.timeout;
-        if self.settings.listener.is_some() {
-            // The monitor's own limit knows of no agent that could be missing: this one passes first, and says so.
+        let socks = Socks::new(&self.settings.proxy, &self.address)?;
+        if self.settings.listener.is_some() || socks.is_some() {
+            // The monitor's own limit knows neither of an agent nor of a proxy: this one passes first, and names them.
             limit = limit.map(|limit| limit - (limit / 8).min(HEAD_START));
         }
         let until = self.settings.clock.deadline(limit);
-        self.secure(self.connect(self.targets().await?, until).await?).await
+        let stream = match socks {
+            Some(socks) => self.connect_through(socks, until).await?,
+            None => self.connect(self.targets().await?, until).await?,
+        };
+        self.secure(stream).await
     }
 
     /// Where to connect to; nowhere, if the server's agent connects.
