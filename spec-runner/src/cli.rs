@@ -29,7 +29,7 @@ use crate::tools::simulate::{self, SimulateArgs};
 struct Cli {
     /// The folder of MongoDB's specifications, up to and with its `source`; may be repeated, and files of a later folder
     /// replace those of an earlier one. Without it: $MONGODB_SPECS, which names several as $PATH does, else
-    /// ./specifications/source, else ../shared/specs and ../shared/specs-next
+    /// ./specifications/source, else ../shared/specs, ../shared/specs-next and ../shared/specs-later
     #[arg(long, value_name = "DIR")]
     specs: Vec<PathBuf>,
 

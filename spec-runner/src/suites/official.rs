@@ -79,7 +79,8 @@ const UNIFIED_SUITES: [(&str, &str); 16] = [
 pub fn find_specs(named: Option<&Named>) -> Result<Vec<PathBuf>, (PathBuf, Problem)> {
     let holds_tests = |folder: &Path| all_suites().any(|(_, tests)| folder.join(tests).is_dir());
     let Some(Named { origin, folders }) = named else {
-        let usual: [&[&str]; 2] = [&["specifications/source"], &["../shared/specs", "../shared/specs-next"]];
+        let shared = ["../shared/specs", "../shared/specs-next", "../shared/specs-later"];
+        let usual: [&[&str]; 2] = [&["specifications/source"], &shared];
         let mut existing = usual.into_iter().map(|folders| {
             let folders = folders.iter().map(PathBuf::from);
             folders.filter(|folder| holds_tests(folder)).collect::<Vec<_>>()
@@ -137,17 +138,18 @@ mod tests {
     #[test]
     fn a_suite_has_the_folders_of_all_roots_in_their_order() {
         let root = std::env::temp_dir().join(format!("cmap-roots-{}", std::process::id()));
-        let [first, second] = ["specs", "specs-next"].map(|name| root.join(name));
+        let [first, second, third] = ["specs", "specs-next", "specs-later"].map(|name| root.join(name));
         for folder in [
             first.join(CMAP_TESTS).join("cmap-format"),
             first.join("uri-options/tests"),
             second.join(CMAP_TESTS).join("logging"),
             second.join("uri-options/tests"),
+            third.join("uri-options/tests"),
         ] {
             fs::create_dir_all(folder).unwrap();
         }
 
-        let found = suites(&[first.clone(), second.clone()]).unwrap();
+        let found = suites(&[first.clone(), second.clone(), third.clone()]).unwrap();
         let unknown = find_specs(Some(&Named { origin: "--specs", folders: vec![first.clone(), root.clone()] }));
         fs::remove_dir_all(&root).unwrap();
 
@@ -155,7 +157,7 @@ mod tests {
         let expected = [
             suite("cmap-format", vec![first.join(CMAP_TESTS).join("cmap-format")]),
             suite("logging", vec![second.join(CMAP_TESTS).join("logging")]),
-            suite("uri-options", vec![first.join("uri-options/tests"), second.join("uri-options/tests")]),
+            suite("uri-options", [&first, &second, &third].map(|root| root.join("uri-options/tests")).into()),
         ];
         assert_eq!(found, expected);
         assert_eq!(unknown.unwrap_err().0, root);

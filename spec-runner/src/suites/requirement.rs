@@ -39,8 +39,8 @@ pub(crate) struct Servers<'r> {
 }
 
 impl Version {
-    /// The version of the embedded server, as its buildInfo says.
-    pub const EMBEDDED: Self = Self([7, 0, 0]);
+    /// The version of the embedded server, as its buildInfo says: that of [`ServerVersion::V8_0`](cmap_test_server::ServerVersion).
+    pub const EMBEDDED: Self = Self([8, 0, 0]);
 }
 
 impl Servers<'_> {

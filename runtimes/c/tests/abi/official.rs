@@ -18,7 +18,8 @@ const MILLISECOND: u64 = 1_000_000;
 fn specifications() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let named = env::var_os("MONGODB_SPECS").map(|named| env::split_paths(&named).collect::<Vec<_>>());
-    let usual = [&["specifications/source"][..], &["../shared/specs", "../shared/specs-next"]];
+    let shared = ["../shared/specs", "../shared/specs-next", "../shared/specs-later"];
+    let usual = [&["specifications/source"][..], &shared];
     let usual = usual.map(|folders| folders.iter().map(|folder| root.join(folder)).collect::<Vec<_>>());
     let tests = |folders: Vec<PathBuf>| {
         let tests =

@@ -2,6 +2,7 @@
 
 use bson::{Document, RawDocument, RawDocumentBuf, doc};
 use cmap_sim::{DeploymentConfig, MemberConfig, Server, ServerConfig, SetConfig, Sim, User};
+use cmap_test_server::ServerVersion;
 
 use crate::suites::requirement::Topology;
 use crate::suites::unified::failure::Failure;
@@ -34,6 +35,7 @@ pub(super) enum Servers {
 impl Servers {
     pub(super) fn start(sim: &Sim, deployment: Deployment) -> Self {
         let configure = |config: &mut ServerConfig| {
+            *config = config.clone().with_version(ServerVersion::V8_0);
             config.iterations = (ITERATIONS, ITERATIONS);
             if deployment.auth {
                 // Clients log in because they have a credential. Filling collections needs none.

@@ -9,7 +9,7 @@ use cmap_core::topology::TopologyType;
 use cmap_runtime::bson::{RawDocument, rawdoc};
 use cmap_runtime::{Client, CommandErrorKind};
 use cmap_smol::Smol;
-use cmap_test_server::ServerConfig;
+use cmap_test_server::{ServerConfig, ServerVersion};
 use thiserror::Error;
 
 use crate::suites::cmap::engine::users;
@@ -105,7 +105,7 @@ impl Servers {
             }
             Kind::Embedded(host) => {
                 let server = host.serve(|address| {
-                    let mut config = ServerConfig::new(address.to_string());
+                    let mut config = ServerConfig::new(address.to_string()).with_version(ServerVersion::V8_0);
                     config.authorization = case.server.auth;
                     config.users = users::at_server(case);
                     config.load_balanced = !case.server.service_ids.is_empty();
@@ -166,12 +166,15 @@ fn topology(topology_type: TopologyType) -> Topology {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     #[test]
     fn a_named_server_is_asked_what_it_is() {
         let host = Host::start().unwrap();
-        let server = host.serve(|address| ServerConfig::new(address.to_string())).unwrap();
+        let config = |address: SocketAddr| ServerConfig::new(address.to_string()).with_version(ServerVersion::V8_0);
+        let server = host.serve(config).unwrap();
 
         let servers = Servers::named(&format!("mongodb://{}/", server.address())).unwrap();
 
