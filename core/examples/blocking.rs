@@ -30,6 +30,7 @@ fn establish(socket: &mut TcpStream, options: ConnectionOptions) -> Result<Conne
     while !matches!(progress, Progress::Established) {
         progress = match progress {
             Progress::Derive(keys) => establish.handle_keys(&keys.run())?,
+            Progress::Token => return Err("this example fetches no access token".into()),
             Progress::Exchange | Progress::Established => {
                 let mut out = Vec::new();
                 establish.write_to(&mut out);

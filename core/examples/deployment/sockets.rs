@@ -118,6 +118,13 @@ fn greet(
     while !matches!(progress, Progress::Established) {
         progress = match progress {
             Progress::Derive(keys) => establish.handle_keys(&keys.run())?,
+            Progress::Token => {
+                return Err(EstablishError::new(
+                    Phase::Authenticate,
+                    Fault::Other,
+                    "this example fetches no access token",
+                ));
+            }
             Progress::Exchange | Progress::Established => {
                 let (phase, asked) = (establish.phase(), clock());
                 establish.write_to(&mut unsent);

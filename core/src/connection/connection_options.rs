@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::ClientMetadata;
 use super::auth::{MAX_ITERATIONS, SaslMechanism};
-use crate::options::{ClientOptions, Compressor, Credential, ServerApi};
+use crate::options::{ClientOptions, Compressor, Credential, Secret, ServerApi};
 use crate::wire::{Compression, ZlibLevel};
 
 /// How to establish connections.
@@ -19,6 +19,9 @@ pub struct ConnectionOptions {
     /// A mechanism of the user's own, by which every connection logs in, whatever the credential names; `None` = those that are
     /// built in.
     pub mechanism: Option<Arc<dyn SaslMechanism>>,
+    /// The access token of MONGODB-OIDC that is at hand: connections log in by it, in their hello already (OIDC-6). Without one,
+    /// or if it is refused, an establishment [asks](super::Progress::Token) for one.
+    pub token: Option<Secret>,
     /// The most iterations of SCRAM's hash that a server may ask for; [`MAX_ITERATIONS`] by default. The server chooses
     /// the number and this client does the work: 100,000 take some 20 milliseconds.
     pub max_scram_iterations: u32,
@@ -37,6 +40,7 @@ impl ConnectionOptions {
             metadata,
             credential: None,
             mechanism: None,
+            token: None,
             max_scram_iterations: MAX_ITERATIONS,
             compressors: Vec::new(),
             load_balanced: false,
@@ -59,6 +63,7 @@ impl ConnectionOptions {
             metadata,
             credential: options.credential.clone().map(Arc::new),
             mechanism: None,
+            token: None,
             max_scram_iterations: MAX_ITERATIONS,
             compressors: compressors.filter(|compression| compression.id().is_built_in()).collect(),
             load_balanced: options.is_load_balanced(),

@@ -5,7 +5,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::{fmt, mem};
@@ -13,22 +13,13 @@ use core::{fmt, mem};
 use bson::{RawBson, RawDocument, RawDocumentBuf};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::auth::{
-    self, AuthError, Authentication, Conversation, DeriveKey, DerivedKeys, Nonce, Opening, Reply as SaslReply,
-    SaslConversation, SaslStep, ServerFault, Step,
-};
+use super::auth::{AccessToken, AuthError, Authentication, Conversation, DeriveKey, DerivedKeys, Nonce, Opening, Step};
 use super::exchange::{Command, Connection};
 use super::hello::{self, Description};
+use super::sasl_login::{SaslLogin, SaslProgress, conversation_id, refused, sasl_reply, source};
 use super::{ConnectionOptions, EstablishError, Fault, Phase};
 use crate::service_id::ServiceId;
-use crate::wire::{CommandReply, CompressionError, ServerError};
-
-/// The code by which a server refuses a login, without a reason.
-const AUTHENTICATION_FAILED: i32 = 18;
-/// The server's words for that code, which say no more than the code.
-const NO_REASON: &str = "Authentication failed.";
-/// The advice for that code.
-const CREDENTIAL_ADVICE: &str = "check the user name, the password, authSource and authMechanism";
+use crate::wire::{CommandReply, CompressionError};
 
 /// A connection that is being established, without its socket.
 pub struct Establish {
@@ -49,6 +40,9 @@ pub enum Progress {
     Exchange,
     /// Find or derive these keys, where it blocks no other work, then call [`Establish::handle_keys`].
     Derive(DeriveKey),
+    /// Get an access token where it blocks no other work, then call [`Establish::handle_token`]. If one was used before, the server
+    /// has refused it: forget it first (OIDC-3). Only MONGODB-OIDC asks for one.
+    Token,
     /// Nothing: take the connection by [`Establish::finish`].
     Established,
 }
@@ -61,11 +55,8 @@ enum Stage {
         conversation: Conversation,
         id: RawBson,
     },
-    /// A command of a conversation by the user's own mechanism was sent.
-    AuthenticatingByOwn {
-        conversation: Box<dyn SaslConversation>,
-        id: RawBson,
-    },
+    /// A command of a login that can be repeated was sent, or its token is asked for.
+    LoggingIn(SaslLogin),
     Established,
     Failed,
 }
@@ -74,7 +65,7 @@ enum Stage {
 enum Login {
     Nothing,
     BuiltIn(Box<Authentication>),
-    Own(Box<dyn SaslConversation>),
+    Sasl(SaslLogin),
 }
 
 impl Establish {
@@ -84,7 +75,7 @@ impl Establish {
     /// The credential cannot be used with its mechanism.
     pub fn new(options: Arc<ConnectionOptions>, random: [u8; 24]) -> Result<Self, EstablishError> {
         let login = Login::begin(&options, random)?;
-        let hello = hello::command(&options, login.built_in());
+        let hello = hello::command(&options, login.built_in(), login.speculative());
         let mut establish = Self {
             connection: Connection::new(options.server_api),
             options,
@@ -101,7 +92,7 @@ impl Establish {
     pub fn phase(&self) -> Phase {
         match self.stage {
             Stage::Hello(_) => Phase::Hello,
-            Stage::Authenticating { .. } | Stage::AuthenticatingByOwn { .. } | Stage::Established | Stage::Failed => {
+            Stage::Authenticating { .. } | Stage::LoggingIn(_) | Stage::Established | Stage::Failed => {
                 Phase::Authenticate
             }
         }
@@ -154,8 +145,24 @@ impl Establish {
                 let step = conversation.handle_keys(keys)?;
                 self.take(step, conversation, id)
             }
-            Stage::Hello(_) | Stage::AuthenticatingByOwn { .. } | Stage::Established | Stage::Failed => {
+            Stage::Hello(_) | Stage::LoggingIn(_) | Stage::Established | Stage::Failed => {
                 Err(broken(Phase::Authenticate, "keys were handed in that the conversation did not ask for"))
+            }
+        }
+    }
+
+    /// The access token that [`Progress::Token`] asked for.
+    ///
+    /// # Errors
+    /// It was not asked for.
+    pub fn handle_token(&mut self, token: &AccessToken) -> Result<Progress, EstablishError> {
+        match mem::replace(&mut self.stage, Stage::Failed) {
+            Stage::LoggingIn(mut login) => {
+                let progress = login.handle_token(token)?;
+                self.follow(login, progress)
+            }
+            Stage::Hello(_) | Stage::Authenticating { .. } | Stage::Established | Stage::Failed => {
+                Err(broken(Phase::Authenticate, "a token was handed in that the login did not ask for"))
             }
         }
     }
@@ -166,39 +173,23 @@ impl Establish {
     }
 
     fn handle_reply(&mut self, phase: Phase, reply: &RawDocument) -> Result<Progress, EstablishError> {
-        if let Some(error) = CommandReply::read(reply).failure() {
-            let fault = Fault::Server { code: error.code };
-            let message = match (phase, error.code) {
-                (Phase::Authenticate, Some(AUTHENTICATION_FAILED)) => self.refused_login(&error),
-                _ => error.to_string(),
-            };
-            return Err(EstablishError::new(phase, fault, message)
-                .with_topology_version(error.topology_version)
-                .with_code_name(error.code_name)
-                .with_server_labels(error.labels));
+        let stage = mem::replace(&mut self.stage, Stage::Failed);
+        if let Stage::LoggingIn(mut login) = stage {
+            let progress = login.handle_reply(reply)?;
+            return self.follow(login, progress);
         }
-        match mem::replace(&mut self.stage, Stage::Failed) {
+        if let Some(error) = CommandReply::read(reply).failure() {
+            return Err(refused(&self.options, phase, &error));
+        }
+        match stage {
             Stage::Hello(login) => self.handle_hello(reply, login),
-            Stage::AuthenticatingByOwn { conversation, id } => self.follow_own(conversation, reply, id),
             Stage::Authenticating { mut conversation, id } => {
                 let (step, id) = advance(&mut conversation, reply, id)?;
                 self.take(step, conversation, id)
             }
-            Stage::Established | Stage::Failed => Err(broken(phase, "the server sent more than it was asked for")),
-        }
-    }
-
-    /// Says whose login was refused, and what to check.
-    fn refused_login(&self, error: &ServerError) -> String {
-        let credential = self.options.credential.as_deref();
-        let user = credential.and_then(|credential| Some((credential.username.as_deref()?, &credential.source)));
-        let of_user = user
-            .map_or_else(String::new, |(user, database)| alloc::format!(" of {user:?} in the database {database:?}"));
-        match error.message.as_str() {
-            NO_REASON => {
-                alloc::format!("the server refused the login{of_user} ({AUTHENTICATION_FAILED}); {CREDENTIAL_ADVICE}")
+            Stage::LoggingIn(_) | Stage::Established | Stage::Failed => {
+                Err(broken(phase, "the server sent more than it was asked for"))
             }
-            _ => alloc::format!("the server refused the login{of_user}: {error}; {CREDENTIAL_ADVICE}"),
         }
     }
 
@@ -224,7 +215,13 @@ impl Establish {
                 self.stage = Stage::Established;
                 return Ok(Progress::Established);
             }
-            Login::Own(conversation) => return self.start_own(conversation),
+            Login::Sasl(mut login) => {
+                if offers.speculative.as_deref().is_some_and(|reply| login.handle_speculation(reply)) {
+                    return self.follow(login, SaslProgress::Done);
+                }
+                let progress = login.start()?;
+                return self.follow(login, progress);
+            }
             Login::BuiltIn(login) => login,
         };
         let mechanisms = offers.mechanisms.as_ref().map(|names| names.iter().map(|name| name.as_str()));
@@ -263,65 +260,42 @@ impl Establish {
         }
     }
 
-    /// Starts a conversation by the user's own mechanism.
-    fn start_own(&mut self, mut conversation: Box<dyn SaslConversation>) -> Result<Progress, EstablishError> {
-        let options = Arc::clone(&self.options);
-        let Some(mechanism) = options.mechanism.as_deref() else { return Err(no_mechanism()) };
-        let payload = conversation.first().map_err(|error| auth::failed(mechanism, &error))?;
-        let command = hello::sasl_start(mechanism.name(), &payload);
-        self.stage = Stage::AuthenticatingByOwn { conversation, id: RawBson::Int32(1) };
-        self.send_to_source(command)?;
-        Ok(Progress::Exchange)
-    }
-
-    /// Hands a reply to the user's own mechanism. Both sides have to agree on the end.
-    fn follow_own(
-        &mut self,
-        mut conversation: Box<dyn SaslConversation>,
-        reply: &RawDocument,
-        id: RawBson,
-    ) -> Result<Progress, EstablishError> {
-        let options = Arc::clone(&self.options);
-        let Some(mechanism) = options.mechanism.as_deref() else { return Err(no_mechanism()) };
-        let id = conversation_id(reply).unwrap_or(id);
-        let SaslReply { payload, done } = sasl_reply(reply);
-        let step = conversation.handle_reply(payload, done).map_err(|error| auth::failed(mechanism, &error))?;
-        match (step, done) {
-            (SaslStep::Done, true) => {
+    /// Carries out the step that a login asks for.
+    fn follow(&mut self, login: SaslLogin, progress: SaslProgress) -> Result<Progress, EstablishError> {
+        match progress {
+            SaslProgress::Done => {
                 self.stage = Stage::Established;
                 Ok(Progress::Established)
             }
-            (SaslStep::Send(payload), false) => {
-                let command = hello::next_command(&id, &payload);
-                self.stage = Stage::AuthenticatingByOwn { conversation, id };
+            SaslProgress::Token => {
+                self.stage = Stage::LoggingIn(login);
+                Ok(Progress::Token)
+            }
+            SaslProgress::Send(command) => {
+                self.stage = Stage::LoggingIn(login);
                 self.send_to_source(command)?;
                 Ok(Progress::Exchange)
             }
-            (SaslStep::Done, false) => Err(AuthError::from(ServerFault::NotEnded).into()),
-            (SaslStep::Send(_), true) => Err(AuthError::from(ServerFault::EndedEarly).into()),
         }
     }
 
     fn send_to_source(&mut self, command: RawDocumentBuf) -> Result<(), EstablishError> {
         let options = Arc::clone(&self.options);
-        // Only a mechanism of the user's own does without a credential, and then without a database.
-        let source = options.credential.as_ref().map_or("$external", |credential| credential.source.as_str());
-        self.send(Phase::Authenticate, source, command)
+        self.send(Phase::Authenticate, source(options.credential.as_deref()), command)
     }
 
     fn send(&mut self, phase: Phase, database: &str, command: RawDocumentBuf) -> Result<(), EstablishError> {
         let sent = self.connection.send(&mut self.out, &Command::new(database, &command));
-        // PLAIN's payload is the password.
+        // PLAIN's payload is the password, and MONGODB-OIDC's a token.
         command.into_bytes().zeroize();
         sent.map_err(|error| EstablishError::new(phase, Fault::Other, error.to_string()))
     }
 }
 
 impl Login {
-    fn begin(options: &ConnectionOptions, random: [u8; 24]) -> Result<Self, EstablishError> {
-        if let Some(mechanism) = options.mechanism.as_deref() {
-            let login = auth::Login::new(options.credential.as_deref(), &random);
-            return mechanism.begin(&login).map(Self::Own).map_err(|error| auth::failed(mechanism, &error));
+    fn begin(options: &Arc<ConnectionOptions>, random: [u8; 24]) -> Result<Self, EstablishError> {
+        if let Some(login) = SaslLogin::begin(options, &random)? {
+            return Ok(Self::Sasl(login));
         }
         let Some(credential) = &options.credential else { return Ok(Self::Nothing) };
         let nonce = Nonce::from_random(random);
@@ -332,8 +306,12 @@ impl Login {
     fn built_in(&self) -> Option<&Authentication> {
         match self {
             Self::BuiltIn(authentication) => Some(authentication),
-            Self::Nothing | Self::Own(_) => None,
+            Self::Nothing | Self::Sasl(_) => None,
         }
+    }
+
+    fn speculative(&self) -> Option<RawDocumentBuf> {
+        if let Self::Sasl(login) = self { login.speculative() } else { None }
     }
 }
 
@@ -342,7 +320,7 @@ impl fmt::Debug for Stage {
         f.write_str(match self {
             Self::Hello(_) => "Hello",
             Self::Authenticating { .. } => "Authenticating",
-            Self::AuthenticatingByOwn { .. } => "AuthenticatingByOwn",
+            Self::LoggingIn(_) => "LoggingIn",
             Self::Established => "Established",
             Self::Failed => "Failed",
         })
@@ -358,11 +336,6 @@ impl fmt::Debug for Establish {
     }
 }
 
-/// Not reached: who has begun by a mechanism has it.
-fn no_mechanism() -> EstablishError {
-    broken(Phase::Authenticate, "the options have no mechanism of the user's own")
-}
-
 fn broken(phase: Phase, text: &str) -> EstablishError {
     EstablishError::new(phase, Fault::Other, text)
 }
@@ -370,14 +343,4 @@ fn broken(phase: Phase, text: &str) -> EstablishError {
 /// Hands a reply to the conversation; returns its step and the id that the server gave the conversation.
 fn advance(conversation: &mut Conversation, reply: &RawDocument, known: RawBson) -> Result<(Step, RawBson), AuthError> {
     Ok((conversation.handle_reply(sasl_reply(reply))?, conversation_id(reply).unwrap_or(known)))
-}
-
-/// The fields of a reply that a conversation needs. A reply that does not say `done` is not the last one.
-fn sasl_reply(reply: &RawDocument) -> SaslReply<'_> {
-    let payload = reply.get_binary("payload").map(|binary| binary.bytes).unwrap_or_default();
-    SaslReply::new(payload, reply.get_bool("done").unwrap_or_default())
-}
-
-fn conversation_id(reply: &RawDocument) -> Option<RawBson> {
-    reply.get("conversationId").ok().flatten().map(RawBson::from)
 }

@@ -75,7 +75,12 @@ pub(super) struct Offers {
 
 /// The hello of a connection. Behind a load balancer and with a server API it is `hello`, because such servers know the
 /// command; otherwise it has the legacy name, with helloOk (HS-3).
-pub(super) fn command(options: &ConnectionOptions, authentication: Option<&Authentication>) -> RawDocumentBuf {
+/// `speculative` is the first command of a login besides those of an `authentication`.
+pub(super) fn command(
+    options: &ConnectionOptions,
+    authentication: Option<&Authentication>,
+    speculative: Option<RawDocumentBuf>,
+) -> RawDocumentBuf {
     let mut hello = RawDocumentBuf::new();
     if options.load_balanced || options.server_api.is_some() {
         hello.append(bson::cstr!("hello"), 1);
@@ -109,12 +114,15 @@ pub(super) fn command(options: &ConnectionOptions, authentication: Option<&Authe
             hello.append(bson::cstr!("speculativeAuthenticate"), speculative);
         }
     }
+    if let Some(speculative) = speculative {
+        hello.append(bson::cstr!("speculativeAuthenticate"), speculative);
+    }
     hello
 }
 
 /// The hello of a connection without authentication.
 pub(crate) fn first_hello(options: &ConnectionOptions) -> RawDocumentBuf {
-    command(options, None)
+    command(options, None, None)
 }
 
 /// The command that opens a conversation.
@@ -144,7 +152,7 @@ pub(super) fn first_command(first: First<'_>) -> RawDocumentBuf {
     }
 }
 
-/// The command that opens a conversation by a mechanism of the user's own.
+/// The command that opens a conversation by MONGODB-OIDC, or a mechanism of the user's own.
 pub(super) fn sasl_start(mechanism: &str, payload: &Payload) -> RawDocumentBuf {
     let mut command = RawDocumentBuf::new();
     command.append(bson::cstr!("saslStart"), 1);

@@ -26,6 +26,8 @@ mod exchange;
 mod hello;
 #[cfg(feature = "wire")]
 mod outline;
+#[cfg(feature = "wire")]
+mod sasl_login;
 
 #[cfg(feature = "wire")]
 pub(crate) use self::command_traits::Effect;
@@ -41,6 +43,7 @@ pub use self::{
     exchange::{Command, CommandError, Connection, ProtocolError, Reply},
     hello::{Description, Peer, Role},
     outline::{ClientField, Outline},
+    sasl_login::{SaslLogin, SaslProgress},
 };
 pub use establish_error::{EstablishError, Fault, Phase, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};
 pub use socks::Socks;

@@ -100,6 +100,27 @@ pub enum CredentialError {
         /// The mechanism.
         mechanism: Mechanism,
     },
+    /// Access tokens come from nowhere (OIDC-9).
+    #[error(
+        "MONGODB-OIDC needs a place where access tokens come from; bring a callback (Builder::oidc_callback), or write \
+         authMechanismProperties=ENVIRONMENT:k8s"
+    )]
+    NoTokenSource,
+    /// Access tokens would come from two places (OIDC-9).
+    #[error("ENVIRONMENT cannot be used with a callback that brings access tokens; remove one of them")]
+    TwoTokenSources,
+    /// There is no environment of that name (OIDC-9).
+    #[error("ENVIRONMENT is none of test, azure, gcp and k8s; write one of them, or remove it and bring a callback")]
+    UnknownEnvironment,
+    /// The environment knows whom it speaks for (OIDC-9).
+    #[error("the user name goes with ENVIRONMENT:azure alone; remove it, or bring a callback instead")]
+    UsernameWithEnvironment,
+    /// The environment has to know what its tokens are for (OIDC-9).
+    #[error("TOKEN_RESOURCE is missing, which ENVIRONMENT:azure and ENVIRONMENT:gcp need; add it")]
+    NoTokenResource,
+    /// The environment's tokens are for this server already (OIDC-9).
+    #[error("TOKEN_RESOURCE goes with ENVIRONMENT:azure and ENVIRONMENT:gcp alone; remove it")]
+    TokenResourceGiven,
 }
 
 readable_debug!(CredentialError);
@@ -214,7 +235,7 @@ impl Credential {
         if self.is_external() && self.source != EXTERNAL {
             return Err(CredentialError::SourceNotExternal { mechanism: kind });
         }
-        Ok(())
+        self.check_environment()
     }
 }
 

@@ -95,8 +95,8 @@ impl Mechanism {
     pub fn is_built_in(self) -> bool {
         match self {
             Self::ScramSha1 | Self::ScramSha256 => cfg!(feature = "auth"),
-            Self::Plain | Self::MongoDbX509 => true,
-            Self::Gssapi | Self::MongoDbAws | Self::MongoDbOidc => false,
+            Self::Plain | Self::MongoDbX509 | Self::MongoDbOidc => true,
+            Self::Gssapi | Self::MongoDbAws => false,
         }
     }
 

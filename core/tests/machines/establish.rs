@@ -185,6 +185,7 @@ fn establish_in(
         progress = match progress {
             Progress::Established => return Ok(establish.finish().unwrap()),
             Progress::Derive(request) => establish.handle_keys(&request.run())?,
+            Progress::Token => panic!("no login here takes a token"),
             Progress::Exchange => {
                 let mut request = Vec::new();
                 establish.write_to(&mut request);

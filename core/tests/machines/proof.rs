@@ -147,6 +147,7 @@ fn run(establish: &mut Establish, rogue: &mut Rogue) -> Result<(), EstablishErro
         progress = match progress {
             Progress::Established => return Ok(()),
             Progress::Derive(request) => establish.handle_keys(&derive(request))?,
+            Progress::Token => panic!("no login here takes a token"),
             Progress::Exchange => {
                 let mut request = Vec::new();
                 establish.write_to(&mut request);

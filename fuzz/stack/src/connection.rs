@@ -78,7 +78,7 @@ fn establish(network: &mut Network<'_>, options: ConnectionOptions) -> Option<Co
         }
         match network.exchange(&request, |bytes| establish.handle_bytes(bytes)).ok()?? {
             Progress::Established => return establish.finish(),
-            Progress::Derive(_) => return None,
+            Progress::Derive(_) | Progress::Token => return None,
             Progress::Exchange => {}
         }
     }

@@ -40,6 +40,7 @@ fn establish(socket: &mut TcpStream, options: ConnectionOptions) -> Option<Conne
     loop {
         progress = match progress {
             Progress::Derive(keys) => establish.handle_keys(&keys.run()).ok()?,
+            Progress::Token => return None,
             Progress::Exchange => {
                 let mut out = Vec::new();
                 establish.write_to(&mut out);

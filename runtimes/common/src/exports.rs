@@ -21,6 +21,7 @@ pub use crate::error::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, CursorError, Error, OperationError, OperationErrorKind,
     RotationError, RuntimeGone, WarmUpError,
 };
+pub use crate::establish::{TokenReply, TokenRequest};
 pub use crate::events::{
     CommandEvent, Event, Notice, PoolEvent, SelectionEvent, ServerEvent, Subscription, TopologyEvent,
 };

@@ -44,6 +44,7 @@ mod lab;
 pub mod limits;
 pub mod load_balanced;
 pub mod logins;
+pub mod oidc;
 pub mod older_edition;
 pub mod phases;
 pub mod pools;

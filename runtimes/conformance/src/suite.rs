@@ -390,6 +390,24 @@ macro_rules! conformance {
                 a_connection_is_good_for_many_commands_under_tls,
                 a_task_that_waits_for_a_reply_sleeps_until_it_comes,
             }
+            oidc {
+                prose_1_1_the_callback_is_called_during_authentication,
+                prose_1_2_the_callback_is_called_once_for_multiple_connections,
+                prose_2_1_the_callback_gets_valid_inputs,
+                prose_2_2_and_2_3_a_callback_without_a_token_fails_the_operation,
+                prose_2_4_a_callback_and_an_environment_are_an_invalid_configuration,
+                prose_3_1_a_refused_token_of_the_cache_is_replaced_and_the_login_repeated,
+                prose_3_2_a_refused_token_that_is_not_of_the_cache_is_an_error,
+                prose_3_3_an_unexpected_error_code_does_not_clear_the_cache,
+                prose_4_1_reauthentication_succeeds,
+                prose_4_2_and_4_3_commands_fail_if_reauthentication_fails,
+                prose_4_4_reauthentication_sends_no_hello_and_so_does_not_speculate,
+                prose_4_5_reauthentication_succeeds_in_a_session,
+                a_cached_token_goes_along_with_the_hello_oidc_6,
+                a_callback_that_takes_too_long_is_said_so_oidc_8,
+                calls_for_tokens_are_100_ms_apart_oidc_5,
+                a_mechanism_of_the_users_own_logs_in_again_oidc_1,
+            }
             socks {
                 connections_and_checks_go_through_the_proxy_which_resolves_the_name_socks_2,
                 tls_goes_through_the_proxy_to_the_server_socks_2,

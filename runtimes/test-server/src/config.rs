@@ -60,6 +60,13 @@ pub enum User {
         /// The certificate's subject, as RFC 2253 writes it.
         subject: String,
     },
+    /// Logs in by MONGODB-OIDC on `$external`.
+    Token {
+        /// The name.
+        name: String,
+        /// The access token, which another server would verify.
+        token: Secret,
+    },
 }
 
 /// The other end of a new connection.
@@ -117,6 +124,11 @@ impl User {
     /// A user with a password.
     pub fn with_password(name: impl Into<String>, password: impl Into<Secret>) -> Self {
         Self::Password { name: name.into(), password: password.into() }
+    }
+
+    /// A user with an access token.
+    pub fn with_token(name: impl Into<String>, token: impl Into<Secret>) -> Self {
+        Self::Token { name: name.into(), token: token.into() }
     }
 }
 

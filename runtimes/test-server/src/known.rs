@@ -52,7 +52,7 @@ pub const KNOWN: &[Known] = &[
         "ingressConnectionEstablishmentRateLimiterEnabled", "ingressConnectionEstablishmentRatePerSec", "logLevel",
         "notablescan", "quiet", "requireApiVersion", "scramIterationCount", "scramSHA256IterationCount",
     ] },
-    Known { subject: "login mechanisms", names: &["MONGODB-X509", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"] },
+    Known { subject: "login mechanisms", names: &["MONGODB-OIDC", "MONGODB-X509", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"] },
     Known { subject: "compressors", names: &["snappy", "zlib", "zstd"] },
 ];
 

@@ -1,12 +1,12 @@
-//! Logging in: SCRAM and PLAIN by `saslStart` and `saslContinue`, MONGODB-X509 by `authenticate`, and both of them
-//! speculatively, inside a hello (AUTH-10).
+//! Logging in: SCRAM, PLAIN and MONGODB-OIDC by `saslStart` and `saslContinue`, MONGODB-X509 by `authenticate`, and all of them
+//! speculatively, inside a hello (AUTH-10, OIDC-6).
 //!
 //! Whatever the fault of a login, the client learns only that it failed.
 
 use std::str;
 
 use bson::spec::BinarySubtype;
-use bson::{RawBinaryRef, RawDocumentBuf};
+use bson::{RawBinaryRef, RawDocument, RawDocumentBuf};
 use cmap_core::connection::auth::{MAX_MESSAGE, Nonce, ScramHash, ScramLogin, ScramVerifier};
 use cmap_core::random::Random;
 
@@ -21,7 +21,7 @@ use crate::store::CommandFailure;
 const CONVERSATION_ID: i32 = 1;
 
 /// The supported mechanisms.
-pub(super) const MECHANISMS: [&str; 4] = ["MONGODB-X509", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"];
+pub(super) const MECHANISMS: [&str; 5] = ["MONGODB-OIDC", "MONGODB-X509", "PLAIN", "SCRAM-SHA-1", "SCRAM-SHA-256"];
 
 /// A SCRAM login between two of its messages.
 #[derive(Debug)]
@@ -48,6 +48,7 @@ impl Sasl<'_> {
             "SCRAM-SHA-1" => ScramHash::Sha1,
             "SCRAM-SHA-256" => ScramHash::Sha256,
             "PLAIN" if database == EXTERNAL => return self.plain(identity, payload),
+            "MONGODB-OIDC" if database == EXTERNAL => return self.token(identity, payload),
             _ => {
                 let message =
                     format!("Received authentication for mechanism {mechanism} which is unknown or not enabled");
@@ -135,6 +136,14 @@ impl Sasl<'_> {
             _ => return None,
         };
         outcome.ok()
+    }
+
+    /// MONGODB-OIDC, in one step (OIDC-7).
+    fn token(&self, identity: &mut Identity, payload: &[u8]) -> Outcome {
+        let token = RawDocument::from_bytes(payload).ok().and_then(|document| document.get_str("jwt").ok());
+        let user = token.and_then(|token| self.users.with_token(token)).ok_or_else(authentication_failed)?;
+        identity.log_in(user.clone());
+        Ok(step(&[], true))
     }
 
     fn plain(&self, identity: &mut Identity, payload: &[u8]) -> Outcome {

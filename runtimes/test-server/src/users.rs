@@ -45,6 +45,8 @@ pub(super) struct Account {
     pub(super) sha_256: Option<StoredKeys>,
     /// For PLAIN: another server would know the password.
     pub(super) password: Option<Secret>,
+    /// For MONGODB-OIDC: another server would verify it.
+    token: Option<Secret>,
 }
 
 impl UserName {
@@ -119,6 +121,11 @@ impl Users {
                     let account = Account { id: bytes(random), roles: root(), ..Account::default() };
                     users.accounts.insert(UserName::new(EXTERNAL, subject), account);
                 }
+                User::Token { name, token } => {
+                    let token = Some(token.clone());
+                    let account = Account { id: bytes(random), roles: root(), token, ..Account::default() };
+                    users.accounts.insert(UserName::new(EXTERNAL, name), account);
+                }
             }
         }
         users
@@ -136,6 +143,12 @@ impl Users {
 
     pub(super) fn get(&self, user: &UserName) -> Option<&Account> {
         self.accounts.get(user)
+    }
+
+    /// The user with this access token.
+    pub(super) fn with_token(&self, token: &str) -> Option<&UserName> {
+        let has_it = |account: &Account| account.token.as_ref().is_some_and(|own| own.expose() == token);
+        self.accounts.iter().find(|(_, account)| has_it(account)).map(|(user, _)| user)
     }
 
     /// `createUser`.

@@ -1,6 +1,6 @@
 //! Mechanisms of one's own: the client's side of SASL, brought by a user's crate.
 //!
-//! MONGODB-AWS, MONGODB-OIDC and GSSAPI need signatures, tokens or libraries that are not part of this one. A crate that has them
+//! MONGODB-AWS and GSSAPI need signatures or libraries that are not part of this one. A crate that has them
 //! implements [`SaslMechanism`]; everything around it stays here: the commands, their order, limits and errors.
 
 use alloc::boxed::Box;
@@ -18,7 +18,7 @@ use crate::options::Credential;
 /// A mechanism of authentication by `saslStart` and `saslContinue`, without I/O. One value serves all connections of a client.
 ///
 /// What has to be fetched, such as a token, is fetched beforehand and elsewhere: a conversation takes what is there when it
-/// begins. `core/examples/own_mechanism.rs` is a whole one, with its server.
+/// begins. A server may ask for another login while a connection is open (code 391): then another conversation begins (OIDC-1). `core/examples/own_mechanism.rs` is a whole one, with its server.
 ///
 /// ```
 /// use cmap_core::connection::auth::{Login, MechanismError, Payload, SaslConversation, SaslMechanism, SaslStep};
@@ -53,7 +53,7 @@ pub trait SaslMechanism: fmt::Debug + Send + Sync {
     /// Its name in `saslStart`.
     fn name(&self) -> &str;
 
-    /// Begins the conversation of one new connection, before anything is sent.
+    /// Begins a conversation: of a new connection before anything is sent, or of one whose server asks for another login.
     ///
     /// # Errors
     /// It cannot begin: a token is missing, say. The text is shown to users and must hold no secret.

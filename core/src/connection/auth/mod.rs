@@ -93,6 +93,8 @@ mod error;
 mod login;
 mod mechanism;
 mod negotiation;
+#[cfg(feature = "wire")]
+mod oidc;
 mod plain;
 mod scram;
 mod secret;
@@ -106,6 +108,10 @@ pub use error::{AuthError, AuthMisuse, LoginError, Malformed, Message, ServerFau
 pub(crate) use mechanism::failed;
 pub use mechanism::{Login, MechanismError, SaslConversation, SaslMechanism, SaslStep};
 pub use negotiation::{Authentication, Opening};
+#[cfg(feature = "wire")]
+pub use oidc::AccessToken;
+#[cfg(feature = "wire")]
+pub(crate) use oidc::payload as token_payload;
 pub use scram::cache::{KeyCache, Lookup, Ticket, Waiter};
 #[cfg(feature = "auth")]
 pub use scram::server::{ClientFault, ScramLogin, ScramVerifier};

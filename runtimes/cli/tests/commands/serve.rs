@@ -61,6 +61,7 @@ impl Server {
             progress = match progress {
                 Progress::Established => return Ok(Client { socket, connection: establish.finish().unwrap() }),
                 Progress::Derive(keys) => establish.handle_keys(&keys.run())?,
+                Progress::Token => panic!("no login here takes a token"),
                 Progress::Exchange => {
                     let mut out = Vec::new();
                     establish.write_to(&mut out);

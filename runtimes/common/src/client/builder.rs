@@ -1,6 +1,7 @@
 //! The builder of a client or a pool: the settings that both share, and the parts that both are made of.
 
 use std::fmt;
+use std::future::Future;
 use std::marker::PhantomData;
 #[cfg(feature = "srv")]
 use std::net::SocketAddr;
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::auth::{MAX_ITERATIONS, SaslMechanism};
+use cmap_core::connection::auth::{MAX_ITERATIONS, MechanismError, SaslMechanism};
 use cmap_core::connection::{ClientMetadata, ConnectionOptions, Environment, MetadataError};
 use cmap_core::monitor::MonitorOptions;
 use cmap_core::options::{ClientOptions, ConnectionStringError, TlsOptions, Warning};
@@ -25,7 +26,9 @@ use crate::driver::Driver;
 use crate::driver::Machine;
 use crate::error::{ClientError, RuntimeGone};
 use crate::establish::optional::{ReverseListener, TlsConfig};
-use crate::establish::{Keys, ServerFilter, Settings, check_mechanism};
+use crate::establish::{
+    Keys, ServerFilter, Settings, TokenCallback, TokenReply, TokenRequest, Tokens, check_mechanism, token_callback,
+};
 use crate::events::{Event, Listeners};
 use crate::names::Names;
 use crate::names::seed_list::{self, HostFilter};
@@ -46,6 +49,7 @@ pub struct Builder<R: Runtime, T> {
     tls: Option<TlsConfig>,
     max_scram_iterations: u32,
     mechanism: Option<Arc<dyn SaslMechanism>>,
+    token_callback: Option<TokenCallback>,
     reselect: bool,
     floor_policy: FloorPolicy,
     max_connections: u32,
@@ -82,6 +86,7 @@ impl<R: Runtime, T> Builder<R, T> {
             tls: None,
             max_scram_iterations: MAX_ITERATIONS,
             mechanism: None,
+            token_callback: None,
             reselect: true,
             floor_policy: FloorPolicy::Disabled,
             max_connections: 0,
@@ -127,9 +132,36 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
-    /// Logs in by a mechanism of the user's own, such as MONGODB-AWS, MONGODB-OIDC or GSSAPI, whatever the options name.
+    /// Logs in by a mechanism of the user's own, such as MONGODB-AWS or GSSAPI, whatever the options name. A server that asks for
+    /// another login while a connection is open (code 391) gets another conversation.
     pub fn mechanism(mut self, mechanism: impl SaslMechanism + 'static) -> Self {
         self.mechanism = Some(Arc::new(mechanism));
+        self
+    }
+
+    /// Fetches the access tokens of MONGODB-OIDC by `callback`: a token is used by all connections of its user, until a server refuses
+    /// it (OIDC-3). It is called in a task of the runtime, by one at a time, and dropped when its deadline has passed. An error that
+    /// it returns fails the connections that wait for it.
+    ///
+    /// ```
+    /// use cmap_runtime::{Client, ClientError, ClientOptions, Runtime, TokenReply, TokenRequest};
+    ///
+    /// async fn connect<R: Runtime>() -> Result<Client<R>, ClientError> {
+    ///     let (options, _) = ClientOptions::parse("mongodb://db.example/?authMechanism=MONGODB-OIDC&tls=true")?;
+    ///     Client::builder(options).oidc_callback(fetch).build().await
+    /// }
+    ///
+    /// async fn fetch(_request: TokenRequest) -> std::io::Result<TokenReply> {
+    ///     Ok(TokenReply::new(std::fs::read_to_string("/run/secrets/token")?.trim()))
+    /// }
+    /// ```
+    pub fn oidc_callback<F, W, E>(mut self, callback: F) -> Self
+    where
+        F: Fn(TokenRequest) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<TokenReply, E>> + Send + 'static,
+        E: Into<MechanismError>,
+    {
+        self.token_callback = Some(token_callback(callback));
         self
     }
 
@@ -284,6 +316,7 @@ impl<R: Runtime, T> Builder<R, T> {
             tls,
             max_scram_iterations,
             mechanism,
+            token_callback,
             reselect,
             floor_policy,
             max_connections,
@@ -324,7 +357,7 @@ impl<R: Runtime, T> Builder<R, T> {
             options.tls.enabled = Some(true);
         }
         if mechanism.is_none() {
-            check_mechanism(options.credential.as_ref())?;
+            check_mechanism(options.credential.as_ref(), token_callback.is_some())?;
         }
         check_tls(&options.tls)?;
         warnings.extend(options.advice());
@@ -361,6 +394,7 @@ impl<R: Runtime, T> Builder<R, T> {
             proxy: options.proxy.clone(),
             tls,
             keys: Arc::new(Keys::default()),
+            tokens: Tokens::new(token_callback),
             clock,
             names,
             seeds: options.hosts.clone(),

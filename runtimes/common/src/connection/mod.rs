@@ -6,11 +6,13 @@
 //! | `check_out` | the future of a check-out |
 //! | `pinned` | a connection that a cursor or a transaction keeps |
 //! | `command_telling` | the events of a command |
+//! | `reauthentication` | another login, which the server asks for |
 //! | `unread_cursor` | the cursor of a command that was given up while it ran |
 
 mod check_out;
 mod command_telling;
 mod pinned;
+mod reauthentication;
 mod unread_cursor;
 
 use std::fmt;
@@ -309,7 +311,24 @@ impl<R: Runtime> Connection<R> {
         self.run_as_it_is(&command, limit, None).await
     }
 
+    /// Runs a command, and once more if its server wants another login first (OIDC-1).
     async fn run_as_it_is(
+        &mut self,
+        command: &Command<'_>,
+        limit: Option<TimeLimit>,
+        operation: Option<u64>,
+    ) -> Result<(), CommandErrorKind> {
+        match self.run_once(command, limit, operation).await {
+            Err(CommandErrorKind::Server(refusal))
+                if reauthentication::is_asked_for(&refusal) && self.stage == Stage::BetweenCommands =>
+            {
+                Box::pin(self.run_after_login(refusal, command, limit, operation)).await
+            }
+            ended => ended,
+        }
+    }
+
+    async fn run_once(
         &mut self,
         command: &Command<'_>,
         limit: Option<TimeLimit>,

@@ -318,6 +318,7 @@ fn is_open_after(error: &OperationError) -> bool {
         | CommandErrorKind::Writes(_)
         | CommandErrorKind::NoTimeLeft { .. }
         | CommandErrorKind::NotSent(_)
+        | CommandErrorKind::Reauthentication(_)
         | CommandErrorKind::Unwritable(_) => true,
     }
 }

@@ -56,7 +56,7 @@ impl<R: Runtime> Driver<R> {
         }
         let options = self.settings.options_with(credential.map(Arc::new));
         if options.mechanism.is_none() {
-            check_mechanism(options.credential.as_deref())?;
+            check_mechanism(options.credential.as_deref(), self.settings.tokens.has_callback())?;
         }
         let proven = options.credential.clone();
         let _rotation = Rotation::begin(&self);

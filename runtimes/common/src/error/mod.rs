@@ -222,6 +222,9 @@ pub enum CommandErrorKind {
     /// The data received is not a reply to the command.
     #[error("the server broke the protocol: {0}")]
     Protocol(ProtocolError),
+    /// The server wanted another login on the open connection (code 391), which failed (OIDC-1). The command was not carried out.
+    #[error("the server wanted another login (391): {0}")]
+    Reauthentication(Box<EstablishError>),
     /// The client was closed, and the time it gave its connections is over.
     #[error("the client was closed before the reply came")]
     Closed,
@@ -243,6 +246,7 @@ impl CommandErrorKind {
             | Self::Interrupted(_)
             | Self::NotSent(_)
             | Self::Unwritable(_)
+            | Self::Reauthentication(_)
             | Self::Closed
             | Self::RuntimeGone(_) => None,
         }
@@ -288,7 +292,8 @@ impl CommandError {
         match &self.kind {
             CommandErrorKind::Interrupted(_) | CommandErrorKind::Network(_) => true,
             CommandErrorKind::Server(_) | CommandErrorKind::Writes(_) => self.has_label(RETRYABLE_ERROR),
-            CommandErrorKind::Timeout(_)
+            CommandErrorKind::Reauthentication(_)
+            | CommandErrorKind::Timeout(_)
             | CommandErrorKind::NoTimeLeft { .. }
             | CommandErrorKind::NotSent(_)
             | CommandErrorKind::Unwritable(_)
@@ -304,6 +309,7 @@ impl CommandError {
             CommandErrorKind::Timeout(_) | CommandErrorKind::NoTimeLeft { .. } => true,
             CommandErrorKind::Server(error) => error.is_timeout(),
             CommandErrorKind::Writes(failure) => failure.is_timeout(),
+            CommandErrorKind::Reauthentication(error) => error.fault == Fault::Timeout,
             CommandErrorKind::Network(_)
             | CommandErrorKind::Interrupted(_)
             | CommandErrorKind::NotSent(_)
@@ -319,6 +325,7 @@ impl CommandError {
         match &self.kind {
             CommandErrorKind::Server(error) => error.labels.iter().any(|own| own == label),
             CommandErrorKind::Writes(failure) => failure.has_label(label),
+            CommandErrorKind::Reauthentication(error) => error.has_label(label),
             CommandErrorKind::Network(_)
             | CommandErrorKind::Timeout(_)
             | CommandErrorKind::NoTimeLeft { .. }

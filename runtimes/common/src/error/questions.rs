@@ -121,6 +121,10 @@ impl CommandError {
         match &self.kind {
             CommandErrorKind::Server(refusal) => refusal.code,
             CommandErrorKind::Writes(failure) => failure.code(),
+            CommandErrorKind::Reauthentication(error) => match error.fault {
+                Fault::Server { code } => code,
+                _ => None,
+            },
             CommandErrorKind::Network(_)
             | CommandErrorKind::Timeout(_)
             | CommandErrorKind::NoTimeLeft { .. }
@@ -141,7 +145,11 @@ impl CommandError {
 
     /// Whether the connection was lost. Whether the command was carried out is unknown then.
     pub fn is_network(&self) -> bool {
-        matches!(self.kind, CommandErrorKind::Network(_) | CommandErrorKind::Interrupted(_))
+        match &self.kind {
+            CommandErrorKind::Network(_) | CommandErrorKind::Interrupted(_) => true,
+            CommandErrorKind::Reauthentication(error) => error.fault == Fault::Network,
+            _ => false,
+        }
     }
 }
 

@@ -9,6 +9,8 @@ mod mechanism;
 pub(crate) mod optional;
 mod proxy;
 mod resolve;
+mod token_source;
+mod tokens;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -33,6 +35,9 @@ pub(crate) use self::keys::Keys;
 pub(crate) use self::mechanism::check_mechanism;
 use self::optional::{ReverseListener, TlsConfig};
 use self::resolve::{NamedBy, resolve};
+pub(crate) use self::token_source::{TokenCallback, token_callback};
+pub use self::token_source::{TokenReply, TokenRequest};
+pub(crate) use self::tokens::{TokenCache, Tokens};
 use crate::names::Names;
 use crate::names::host::{LastAddress, Unreachable, race};
 use crate::names::seed_list::HostFilter;
@@ -89,6 +94,8 @@ pub(crate) struct Settings<R: Runtime> {
     pub(crate) proxy: ProxyOptions,
     pub(crate) tls: Option<TlsConfig>,
     pub(crate) keys: Arc<Keys>,
+    /// The access tokens of users of MONGODB-OIDC.
+    pub(crate) tokens: Tokens,
     pub(crate) clock: Clock<R>,
     pub(crate) names: Names,
     /// The servers that the user has named, or DNS for the user.
@@ -188,7 +195,7 @@ impl<R: Runtime> Settings<R> {
     }
 
     /// The options of an identity's connections; `None` if it was removed.
-    fn options_of(&self, identity: Option<IdentityId>) -> Option<Arc<ConnectionOptions>> {
+    pub(crate) fn options_of(&self, identity: Option<IdentityId>) -> Option<Arc<ConnectionOptions>> {
         let Some(identity) = identity else { return Some(self.options()) };
         let identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
         let credential = Some(Arc::clone(identities.get(&identity)?));
@@ -259,7 +266,14 @@ impl<R: Runtime> Establisher<R> {
         }
         let removed =
             || EstablishError::new(Phase::Authenticate, Fault::Other, "its identity was removed from the client");
-        let mut establish = Establish::new(options().ok_or_else(removed)?, random(self.settings.clock.runtime())?)?;
+        let mut options = options().ok_or_else(removed)?;
+        let tokens = self.settings.tokens.of(&options);
+        // OIDC-6.
+        let mut token = tokens.as_deref().and_then(TokenCache::cached);
+        if token.is_some() {
+            Arc::make_mut(&mut options).token.clone_from(&token);
+        }
+        let mut establish = Establish::new(options, random(self.settings.clock.runtime())?)?;
         let mut progress = Progress::Exchange;
         let mut asked = None;
         let mut buffer = Zeroizing::new(Vec::new());
@@ -274,6 +288,17 @@ impl<R: Runtime> Establisher<R> {
                     let keys = keys.map_err(|error| too_slow(error, iterations))?;
                     let keys = keys.map_err(|gone| EstablishError::new(phase, Fault::Other, gone.to_string()))?;
                     establish.handle_keys(&keys)?
+                }
+                Progress::Token => {
+                    let tokens = tokens.as_deref().ok_or_else(|| {
+                        EstablishError::new(phase, Fault::Other, "no access token can be fetched; make a client with a callback")
+                    })?;
+                    // The server has refused it.
+                    token.iter().for_each(|token| tokens.invalidate(token));
+                    let fetching = tokens.get(&self.settings.clock, limit.deadline);
+                    let fetched = limit.during(phase, fetching).await??;
+                    token = Some(fetched.secret().clone());
+                    establish.handle_token(&fetched)?
                 }
                 Progress::Exchange => {
                     // The first exchange is the hello.
@@ -297,7 +322,9 @@ impl<R: Runtime> Establisher<R> {
         let protocol = establish
             .finish()
             .ok_or_else(|| EstablishError::new(Phase::Authenticate, Fault::Other, "it ended before its end"))?;
-        Ok((Box::new(Socket::new(Arc::clone(&self.address), stream, protocol, abort)), limit.took))
+        let mut socket = Box::new(Socket::new(Arc::clone(&self.address), stream, protocol, abort));
+        socket.token = token;
+        Ok((socket, limit.took))
     }
 
     /// An open stream to the server, under TLS if the options want it. Only connecting is bounded: the caller has its
@@ -459,7 +486,7 @@ impl<Q: Requester<S>, S> Drop for Report<Q, S> {
     }
 }
 
-fn random(runtime: &impl Runtime) -> Result<[u8; 24], EstablishError> {
+pub(crate) fn random(runtime: &impl Runtime) -> Result<[u8; 24], EstablishError> {
     let mut random = [0; 24];
     runtime.fill_random(&mut random).map_err(|error| {
         EstablishError::new(Phase::Authenticate, Fault::Other, format!("the system gave no random numbers: {error}"))

@@ -104,6 +104,7 @@ fn of_command_error(error: &CommandErrorKind) -> (FailureKind, Option<Duration>)
         CommandErrorKind::NoTimeLeft { .. } => (FailureKind::NotSentInTime, None),
         CommandErrorKind::NotSent(_)
         | CommandErrorKind::Unwritable(_)
+        | CommandErrorKind::Reauthentication(_)
         | CommandErrorKind::Closed
         | CommandErrorKind::RuntimeGone(_) => (FailureKind::Client, None),
     }
@@ -122,6 +123,7 @@ pub(super) fn is_of_network(error: &CommandError) -> bool {
         | CommandErrorKind::Writes(_)
         | CommandErrorKind::NoTimeLeft { .. }
         | CommandErrorKind::NotSent(_)
+        | CommandErrorKind::Reauthentication(_)
         | CommandErrorKind::Unwritable(_) => false,
     }
 }

@@ -21,8 +21,10 @@ use std::task::{Context, Poll, Waker};
 use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, Connection, ProtocolError};
+use cmap_core::options::Secret;
 use cmap_core::wire::{Field, KEPT, Lender};
 use futures_io::{AsyncRead, AsyncWrite};
+use zeroize::Zeroize;
 
 use self::cursor_duty::CursorDuty;
 use self::spares::SharedSpares;
@@ -57,6 +59,8 @@ pub(crate) struct Socket<S> {
     pub(crate) cursor_duty: Option<Box<CursorDuty>>,
     /// Who holds the connection, or held it last, where that is noted: here the check-in finds it without a search.
     pub(crate) tag: Tag,
+    /// The access token that it has logged in with (OIDC-3).
+    pub(crate) token: Option<Secret>,
 }
 
 /// What was read: `unread` of `bytes` is still to be looked at.
@@ -84,6 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             reply: EMPTY.into(),
             cursor_duty: None,
             tag: Tag::default(),
+            token: None,
         }
     }
 
@@ -109,6 +114,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.is_sent = true;
         spares.take_back(&mut self.output);
         Ok(())
+    }
+
+    /// Overwrites what was sent last, which had a secret in it.
+    pub(crate) fn wipe_output(&mut self) {
+        self.output.zeroize();
     }
 
     /// Whether the last command was sent as a whole.

@@ -36,6 +36,17 @@ impl TimeLimit {
         !matches!(self, Self::Socket(_))
     }
 
+    /// What is left of it once `time` has passed.
+    pub(crate) fn after(self, time: Duration) -> Self {
+        let left = self.duration().saturating_sub(time);
+        match self {
+            Self::Socket(_) => Self::Socket(left),
+            Self::Operation(_) => Self::Operation(left),
+            Self::Iteration(_) => Self::Iteration(left),
+            Self::Caller(_) => Self::Caller(left),
+        }
+    }
+
     /// The time itself.
     pub fn duration(self) -> Duration {
         match self {

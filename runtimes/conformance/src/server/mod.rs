@@ -29,7 +29,8 @@ use crate::ground::{self, Ground, Place, Site};
 /// The configuration of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
-    /// Whether clients have to log in: as `app` with the password `secret`, or by their certificate.
+    /// Whether clients have to log in: as `app` with the password `secret`, by their certificate,
+    /// or by the access tokens `first-token` and `second-token`.
     pub authorization: bool,
     /// The hosts that its certificate is for, if it speaks TLS.
     pub tls: Option<Hosts>,
@@ -225,7 +226,12 @@ fn config(setup: Setup, place: &Place) -> ServerConfig {
     }
     config.authorization = setup.authorization;
     if setup.authorization {
-        config.users = vec![User::with_password("app", "secret"), User::Certificate { subject: client_subject() }];
+        config.users = vec![
+            User::with_password("app", "secret"),
+            User::Certificate { subject: client_subject() },
+            User::with_token("first", "first-token"),
+            User::with_token("second", "second-token"),
+        ];
         // The fewest iterations that a client accepts (AUTH-13).
         config.iterations = (4096, 4096);
     }

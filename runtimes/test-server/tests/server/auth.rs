@@ -104,6 +104,24 @@ fn a_certificate_logs_in_who_it_names() {
 }
 
 #[test]
+fn an_access_token_logs_in_whom_it_is_for_oidc_7() {
+    let mut config = config();
+    config.authorization = true;
+    config.users.push(User::with_token("robot", "abcd1234"));
+    let mut network = Network::new(config);
+    let mut options = anonymous();
+    options.credential = Some(Credential::oidc(None).into());
+    options.token = Some("abcd1234".into());
+
+    let mut client = network.establish(&options).unwrap();
+
+    assert_eq!(logins(&mut network, &mut client), ["$external.robot"]);
+    let wrong = rawdoc! { "saslStart": 1, "mechanism": "MONGODB-OIDC", "payload": payload("abcd") };
+    let mut stranger = network.connect();
+    assert_eq!(network.fail(&mut stranger, "$external", &wrong).code, Some(18));
+}
+
+#[test]
 fn an_accepted_speculation_saves_a_command_and_a_malformed_one_is_ignored_srv_6() {
     let mut network = locked();
     let fields = [

@@ -170,7 +170,7 @@ fn harnesses_find_what_they_ask_for_first_srv_2() {
     assert_eq!(build.get_str("version").unwrap(), "7.0.0");
     let parameters = network.admin(&mut client, &rawdoc! { "getParameter": "*" });
     assert!(parameters.get_bool("enableTestCommands").unwrap());
-    assert_eq!(parameters.get_array("authenticationMechanisms").unwrap().into_iter().count(), 4);
+    assert_eq!(parameters.get_array("authenticationMechanisms").unwrap().into_iter().count(), 5);
     let line = network.admin(&mut client, &rawdoc! { "getCmdLineOpts": 1 });
     assert!(line.get_array("argv").unwrap().into_iter().count() > 1);
     for command in [

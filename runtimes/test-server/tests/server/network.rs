@@ -122,6 +122,7 @@ impl Network {
             progress = match progress {
                 Progress::Established => return Ok(Client { id, connection: establish.finish().unwrap() }),
                 Progress::Derive(request) => establish.handle_keys(&request.run())?,
+                Progress::Token => panic!("no other token is at hand"),
                 Progress::Exchange => {
                     let mut request = Vec::new();
                     establish.write_to(&mut request);

@@ -170,6 +170,10 @@ fn establish(transport: &mut Transport, options: ConnectionOptions) -> Result<Co
     loop {
         progress = match progress {
             Progress::Derive(keys) => establish.handle_keys(&keys.run())?,
+            Progress::Token => {
+                let error = EstablishError::new(Phase::Authenticate, Fault::Other, "there is no access token");
+                return Err(error.into());
+            }
             Progress::Exchange => {
                 let mut out = Vec::new();
                 establish.write_to(&mut out);
