@@ -10,7 +10,7 @@
 //! | `operation`, `session`, `cursor` | a command with retries on whichever server suits; logical sessions; the documents of a reply, and those that follow |
 //! | `connection` | the future of a check-out; the connection in use, its commands and their events |
 //! | `driver`, `recording` | the servers of a client: the machine under its mutex, driven where calls are made; its timer; the monitors; what is recorded of it |
-//! | `establish` | from an address to a usable connection: resolve, connect, derive keys |
+//! | `establish` | from an address to a usable connection: resolve, connect, derive keys, fetch access tokens |
 //! | `reverse` | connections that the database's side opens: a listener for agents, and the dialer that takes their sockets |
 //! | `names` | who is asked for names; the servers of a `mongodb+srv` connection string; a socket to one of a [host]'s addresses |
 //! | `socket` | one connection's stream and buffers, and what aborts its work |

@@ -52,7 +52,7 @@ const OTHER_SUITES: [(&str, &str); 15] = [
 
 /// The suites in the unified format that concern connections and operations: their names in the table of results, and their
 /// folders. The suite of CMAP's log messages is among CMAP's own.
-const UNIFIED_SUITES: [(&str, &str); 16] = [
+const UNIFIED_SUITES: [(&str, &str); 17] = [
     ("load-balancers", "load-balancers/tests"),
     ("sdam-unified", "server-discovery-and-monitoring/tests/unified"),
     ("selection-logs", "server-selection/tests/logging"),
@@ -69,6 +69,7 @@ const UNIFIED_SUITES: [(&str, &str); 16] = [
     ("command-logs", "command-logging-and-monitoring/tests/logging"),
     ("causal-consistency", "causal-consistency/tests"),
     ("versioned-api", "versioned-api/tests"),
+    ("auth-unified", "auth/tests/unified"),
 ];
 
 /// The folders of MongoDB's specifications: the named ones, or else the usual ones that exist. A later one wins over an earlier

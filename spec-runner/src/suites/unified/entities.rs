@@ -16,6 +16,9 @@ use super::format::{ClientEntity, Entity, Operation, PlaceOptions, ServerApiEnti
 use super::journal::Journal;
 use super::transaction;
 
+/// The mechanism whose users have no password.
+const OIDC: &str = "MONGODB-OIDC";
+
 /// An entity while a test runs.
 pub enum Live<C: Client> {
     /// A client.
@@ -240,11 +243,18 @@ fn server_api(declared: &ServerApiEntity) -> Result<ServerApi, Stop> {
 fn options(uri: &str, entity: &ClientEntity) -> Result<ClientOptions, Stop> {
     let mut uri = uri.to_owned();
     for (name, value) in &entity.uri_options {
+        // Stands for what brings access tokens: a callback, which the engine has.
+        if value.get("$$placeholder").is_some() {
+            continue;
+        }
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         // What a test says replaces what the deployment says.
         uri = without(&uri, name);
         let separator = if uri.contains('?') { '&' } else { '?' };
         uri.push_str(&format!("{separator}{name}={value}"));
+    }
+    if entity.uri_options.get("authMechanism").is_some_and(|mechanism| mechanism == OIDC) {
+        uri = without_user(&uri);
     }
     let (options, warnings) = ClientOptions::parse(&uri).map_err(|error| Stop::failed(format!("{uri}: {error}")))?;
     for warning in warnings {
@@ -256,6 +266,14 @@ fn options(uri: &str, entity: &ClientEntity) -> Result<ClientOptions, Stop> {
         }
     }
     Ok(options)
+}
+
+/// The connection string of a user whom a token names.
+fn without_user(uri: &str) -> String {
+    match uri.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?.1))) {
+        Some((scheme, rest)) => format!("{scheme}://{rest}"),
+        None => uri.to_owned(),
+    }
 }
 
 fn without(uri: &str, option: &str) -> String {

@@ -7,7 +7,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Document, RawDocument, RawDocumentBuf, Timestamp, doc};
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::Command;
-use cmap_core::options::ClientOptions;
+use cmap_core::options::{ClientOptions, Mechanism};
 use cmap_core::pool::Cause;
 use cmap_core::session::{TransactionOptions, TransactionState};
 use cmap_core::time::Instant;
@@ -15,10 +15,11 @@ use cmap_core::topology::{ServerSelector, TopologyDescription};
 use cmap_core::wire::{ServerError, WriteError, WriteFailure};
 use cmap_sim::{
     CheckOutError, CommandError, CommandErrorKind, CursorOptions, Event, Labelled, OperationError, OperationErrorKind,
-    Session, SessionOptions, SimRuntime,
+    Session, SessionOptions, SimRuntime, TokenReply,
 };
 
 use super::cursor::SimCursor;
+use super::servers::TOKEN;
 use crate::suites::unified::client::{Client, Operate};
 use crate::suites::unified::commands::Held;
 use crate::suites::unified::failure::{Failure, FailureKind};
@@ -63,8 +64,12 @@ impl SimClient {
             Event::Command(event) => journal.command(address, event),
             Event::Lost(_) | _ => {}
         };
+        let credential = options.credential.as_ref();
+        let has_tokens = credential.is_some_and(|own| own.mechanism == Some(Mechanism::MongoDbOidc));
         let client = cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler);
         let client = client.observe_commands(true).observe_selections(true);
+        let fetch = |_| core::future::ready(Ok::<_, core::convert::Infallible>(TokenReply::new(TOKEN)));
+        let client = if has_tokens { client.oidc_callback(fetch) } else { client };
         // The tests count the errors of single check-outs.
         let client = client.reselect(false).build().await;
         let client = client.map_err(|error| Failure::client(Cause::of(&error).to_string()))?;

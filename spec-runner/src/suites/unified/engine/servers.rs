@@ -11,6 +11,9 @@ use crate::suites::unified::format::{CollectionData, Deployment};
 /// The name of the only user, and the password.
 const USER: (&str, &str) = ("user", "pencil");
 
+/// The access token of the only user.
+pub(super) const TOKEN: &str = "token-of-the-user";
+
 /// Few, since every test derives keys anew; no fewer are accepted (AUTH-14).
 const ITERATIONS: u32 = 4096;
 
@@ -39,7 +42,7 @@ impl Servers {
             config.iterations = (ITERATIONS, ITERATIONS);
             if deployment.auth {
                 // Clients log in because they have a credential. Filling collections needs none.
-                config.users = vec![User::with_password(USER.0, USER.1)];
+                config.users = vec![User::with_password(USER.0, USER.1), User::with_token(USER.0, TOKEN)];
             }
         };
         let configured = |mut config| {

@@ -20,6 +20,8 @@ pub struct Requirement {
     pub topologies: Vec<Topology>,
     /// `auth`: whether clients log in.
     pub auth: Option<bool>,
+    /// `authMechanism`: how clients can log in.
+    pub auth_mechanism: Option<String>,
     /// `serverless`: whether it may be a serverless instance.
     #[serde(default)]
     pub serverless: Serverless,
@@ -54,6 +56,9 @@ pub struct Deployment {
 /// What getParameter would say.
 const PARAMETERS: [(&str, bool); 3] =
     [("acceptApiVersion2", true), ("enableTestCommands", true), ("requireApiVersion", false)];
+
+/// How clients can log in.
+const MECHANISMS: [&str; 3] = ["SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-OIDC"];
 
 /// The deployments, in the order in which they are tried.
 const DEPLOYMENTS: [Deployment; 8] = {
@@ -98,6 +103,7 @@ impl Deployment {
     fn meets(self, requirement: &Requirement) -> bool {
         requirement.servers().include(Version::EMBEDDED, self.topology)
             && requirement.auth.is_none_or(|auth| auth == self.auth)
+            && requirement.auth_mechanism.as_deref().is_none_or(|name| MECHANISMS.contains(&name))
             && requirement.serverless != Serverless::Require
             && requirement.server_parameters.as_ref().is_none_or(has_parameters)
             && requirement.csfle.is_none()
@@ -125,10 +131,11 @@ impl fmt::Display for Deployment {
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let auth = self.auth.map(|auth| if auth { "with authentication" } else { "without authentication" }.to_owned());
+        let mechanism = self.auth_mechanism.as_ref().map(|name| format!("with the mechanism {name}"));
         let serverless = (self.serverless == Serverless::Require).then(|| "serverless".to_owned());
         let parameters = self.server_parameters.as_ref().map(|parameters| format!("with the parameters {parameters}"));
         let csfle = self.csfle.as_ref().map(|_| "with field encryption".to_owned());
-        let others = [auth, serverless, parameters, csfle].into_iter().flatten();
+        let others = [auth, mechanism, serverless, parameters, csfle].into_iter().flatten();
         f.write_str(&self.servers().describe(others))
     }
 }
