@@ -8,13 +8,17 @@ from pathlib import Path
 from types import TracebackType
 
 
+def program() -> str:
+    """`cmap`: the program that CMAP_TEST_SERVER names, or one in the folder CMAP_PROGRAMS."""
+    folder = Path(os.environ.get("CMAP_PROGRAMS", "target/debug"))
+    return os.environ.get("CMAP_TEST_SERVER", str(folder / "cmap"))
+
+
 class Server:
-    """`cmap serve`: the program that CMAP_TEST_SERVER names, or one in the folder CMAP_PROGRAMS."""
+    """`cmap serve`."""
 
     def __init__(self, *options: str) -> None:
-        folder = Path(os.environ.get("CMAP_PROGRAMS", "target/debug"))
-        program = os.environ.get("CMAP_TEST_SERVER", str(folder / "cmap"))
-        self._process = subprocess.Popen([program, "serve", "--port", "0", *options], stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen([program(), "serve", "--port", "0", *options], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout
         self.address = self._process.stdout.readline().split()[-1]
         self.uri = f"mongodb://{self.address}/"

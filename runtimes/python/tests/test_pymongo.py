@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -17,7 +20,7 @@ from pymongo.errors import AutoReconnect, WaitQueueTimeoutError
 
 import cmap.pymongo
 from cmap.pymongo.shared import Adapter
-from tests.server import Server
+from tests.server import Server, program
 
 cmap.pymongo.install()
 
@@ -397,6 +400,62 @@ class TestAsynchronous(TestWithServer):
                     await client.admin.command("ping")
 
         self.run_with_client(test, maxPoolSize=1, waitQueueTimeoutMS=50)
+
+
+class TestIncident(TestWithServer):
+    """What `cmap replay` explains of an application's recording: who has waited, for whom."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        cmap.pymongo.install(recording_bytes=1 << 20)
+        self.addCleanup(cmap.pymongo.install)
+
+    def explained(self, recording: bytes) -> list[dict[str, Any]]:
+        """The failures in the file, by another process, which repeats all calls first."""
+        with tempfile.NamedTemporaryFile(suffix=".cmaptrace") as file:
+            file.write(recording)
+            file.flush()
+            command = [program(), "replay", file.name, "--explain", "failures", "--json"]
+            return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    def test_a_check_out_that_timed_out_names_the_function_that_held_the_connection(self) -> None:
+        client = self.client(maxPoolSize=1, waitQueueTimeoutMS=50, retryReads=False)
+        documents = client.python.incidents
+        documents.insert_many([{} for _ in range(10)])
+
+        def nightly_export() -> None:
+            with pool_of(client).checkout():
+                with self.assertRaises(WaitQueueTimeoutError):
+                    quick_lookup()
+
+        def quick_lookup() -> None:
+            documents.find_one()
+
+        nightly_export()
+        (recording,) = cmap.pymongo.recordings(client, "check-outs time out").values()
+
+        (failure,) = self.explained(recording)
+        self.assertEqual(failure["cause"], "maxPoolSize")
+        self.assertIn("quick_lookup (test_pymongo.py:", failure["wait"]["holder"])
+        self.assertIn("nightly_export (test_pymongo.py:", json.dumps(failure["wait"]["intervals"]))
+        self.assertGreaterEqual(failure["nanoseconds"], 50_000_000)
+
+    def test_asynchronous_tasks_are_named_too(self) -> None:
+        async def hold_and_ask(client: Any) -> bytes:
+            async with pool_of(client).checkout():
+                with self.assertRaises(WaitQueueTimeoutError):
+                    await client.admin.command("ping")
+            (recording,) = cmap.pymongo.recordings(client, "check-outs time out").values()
+            return recording
+
+        async def run() -> bytes:
+            async with pymongo.AsyncMongoClient(self.server.uri, maxPoolSize=1, waitQueueTimeoutMS=50) as client:
+                await client.admin.command("ping")
+                return await hold_and_ask(client)
+
+        (failure,) = self.explained(asyncio.run(run()))
+        self.assertEqual(failure["cause"], "maxPoolSize")
+        self.assertIn("hold_and_ask (test_pymongo.py:", failure["wait"]["holder"])
 
 
 class TestInstall(TestWithServer):
