@@ -1,4 +1,4 @@
-//! One script: options and calls that a seed decides.
+//! One script: options and calls that choices decide.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,21 +7,18 @@ use cmap::*;
 use cmap_core::connection::{EstablishError, Fault, Phase, SYSTEM_OVERLOADED_ERROR};
 use cmap_core::options::{Affinity, Maintenance, PoolLimits, PoolOptions, PoolSizes, QueueDepth};
 use cmap_core::pool::{AffinityKey, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Handle, Purpose, ServiceId};
-use cmap_core::random::Random;
 use cmap_core::server::{OperationError, ServerDescription, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut as Started, Input};
 
+use super::choices::Choices;
 use super::twins::{Came, Twins};
 use crate::pool::{Code, Seen};
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// How many calls a script has.
-const CALLS: u64 = 80;
-
-pub(crate) struct Script {
-    random: Random,
+pub(crate) struct Script<'a> {
+    choices: Choices<'a>,
     twins: Twins,
     /// Whether outputs are sometimes left.
     leaves_outputs: bool,
@@ -39,17 +36,16 @@ pub(crate) struct Script {
     reached: [u64; 16],
 }
 
-impl Script {
-    pub(crate) fn new(seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        let (json, options) = options(&mut random, seed);
-        let leaves_outputs = random.up_to(1) == 0;
+impl<'a> Script<'a> {
+    pub(crate) fn new(mut choices: Choices<'a>) -> Self {
+        let (json, options) = options(&mut choices);
+        let leaves_outputs = choices.up_to(1) == 0;
         let is_load_balanced = options.load_balanced;
-        let twins = Twins::new(&json, options, !leaves_outputs, random.up_to(3) * MILLISECOND);
+        let twins = Twins::new(&json, options, !leaves_outputs, choices.up_to(3) * MILLISECOND);
         let stranger = [3, 0, 0x6861_6e64_0000_0001];
         assert!(Handle::from_bits(stranger).is_some());
         Self {
-            random,
+            choices,
             twins,
             leaves_outputs,
             is_load_balanced,
@@ -67,17 +63,19 @@ impl Script {
 
     /// Carries it out, and says how often each action was asked for.
     pub(crate) fn run(mut self) -> [u64; 16] {
-        if self.random.up_to(7) > 0 {
+        if self.choices.up_to(7) > 0 {
             let ready = self.twins.abi.ready(self.twins.now);
             self.same(Input::Ready, None, ready.map(|()| Came::Done));
         }
-        for number in 0..CALLS {
+        let mut calls = 0;
+        while self.choices.next_call() {
             self.pass_time();
             self.make_a_call();
-            if !self.leaves_outputs || self.random.up_to(3) > 0 {
+            if !self.leaves_outputs || self.choices.up_to(3) > 0 {
                 self.drain();
             }
-            if number % 16 == 15 {
+            calls += 1;
+            if calls % 16 == 0 {
                 self.twins.compare_states();
             }
         }
@@ -88,19 +86,19 @@ impl Script {
 
     fn pass_time(&mut self) {
         let (at, _) = self.twins.abi.poll_timeout();
-        self.twins.now = match self.random.up_to(9) {
+        self.twins.now = match self.choices.up_to(9) {
             0..=4 => self.twins.now,
-            5 | 6 => self.twins.now + self.random.up_to(20 * MILLISECOND),
+            5 | 6 => self.twins.now + self.choices.up_to(20 * MILLISECOND),
             7 if at < u64::MAX => at.max(self.twins.now),
-            8 => self.twins.now + self.random.up_to(3000 * MILLISECOND),
+            8 => self.twins.now + self.choices.up_to(3000 * MILLISECOND),
             // A clock that goes back is one that stands still.
-            _ => self.twins.now.saturating_sub(self.random.up_to(MILLISECOND)),
+            _ => self.twins.now.saturating_sub(self.choices.up_to(MILLISECOND)),
         };
     }
 
     fn make_a_call(&mut self) {
         let (abi, now) = (Rc::clone(&self.twins.abi), self.twins.now);
-        match self.random.up_to(99) {
+        match self.choices.up_to(99) {
             0..=24 => self.check_out(),
             25..=44 => self.check_in(),
             45..=59 => self.establish(),
@@ -119,13 +117,13 @@ impl Script {
             }
             66..=68 => self.same(Input::Ready, None, abi.ready(now).map(|()| Came::Done)),
             69..=71 => self.clear(),
-            72 if self.random.up_to(3) == 0 => self.same(Input::Close, None, abi.close(now).map(|()| Came::Done)),
-            73 if self.random.up_to(3) == 0 => {
+            72 if self.choices.up_to(3) == 0 => self.same(Input::Close, None, abi.close(now).map(|()| Came::Done)),
+            73 if self.choices.up_to(3) == 0 => {
                 self.same(Input::ResetAfterFork, None, abi.reset_after_fork(now).map(|()| Came::Done));
                 self.pending.clear();
             }
             74..=77 => {
-                let (connection, is_alive) = (self.take(|script| &mut script.checking), self.random.up_to(3) > 0);
+                let (connection, is_alive) = (self.take(|script| &mut script.checking), self.choices.up_to(3) > 0);
                 let checked = abi.checked(now, connection, is_alive).map(|()| Came::Done);
                 self.same(Input::Checked(handle(connection), is_alive), None, checked);
             }
@@ -137,19 +135,19 @@ impl Script {
             }
             82 | 83 => self.resize(),
             84 => {
-                let over = self.random.up_to(100 * MILLISECOND);
+                let over = self.choices.up_to(100 * MILLISECOND);
                 let retired = abi.retire_all(now, over).map(|()| Came::Done);
                 self.same(Input::RetireAll(Duration::from_nanos(over)), None, retired);
             }
             85 => {
-                let key = self.random.up_to(3);
+                let key = self.choices.up_to(3);
                 let ended = abi.end_affinity(now, key).map(|()| Came::Done);
                 self.same(Input::EndAffinity(AffinityKey(key)), None, ended);
             }
             86 => self.same(Input::Resume, None, abi.resume(now).map(|()| Came::Done)),
             87 => self.same(Input::RenewCredential(None), None, abi.renew_credential(now).map(|()| Came::Done)),
             88 => {
-                let connections = Some(self.random.up_to(6) as u32).filter(|&connections| connections > 0);
+                let connections = Some(self.choices.up_to(6) as u32).filter(|&connections| connections > 0);
                 assert_eq!(abi.warm_up(now, connections), self.twins.warm_up(connections));
             }
             89 => {
@@ -163,12 +161,12 @@ impl Script {
                 }
             }
             90 => {
-                let on = self.random.up_to(3) > 0;
+                let on = self.choices.up_to(3) > 0;
                 abi.observe(on).unwrap();
                 self.twins.observe(on);
             }
             91 => {
-                let on = self.random.up_to(1) == 0;
+                let on = self.choices.up_to(1) == 0;
                 abi.record_durations(on).unwrap();
                 self.twins.record_durations(on);
             }
@@ -178,8 +176,8 @@ impl Script {
 
     fn check_out(&mut self) {
         let now = self.twins.now;
-        let deadline = (self.random.up_to(3) == 0).then(|| now + self.random.up_to(50 * MILLISECOND));
-        let key = (self.random.up_to(2) == 0).then(|| self.random.up_to(3));
+        let deadline = (self.choices.up_to(3) == 0).then(|| now + self.choices.up_to(50 * MILLISECOND));
+        let key = (self.choices.up_to(2) == 0).then(|| self.choices.up_to(3));
         let (check_out, delivery) = self.twins.abi.check_out(now, deadline, key);
         let mut request = CheckOutRequest::default();
         request.deadline = deadline.map(Instant::from_nanos);
@@ -215,10 +213,10 @@ impl Script {
 
     fn establish(&mut self) {
         let now = self.twins.now;
-        if self.is_load_balanced && self.random.up_to(2) > 0 {
-            let place = self.random.up_to(self.pending.len() as u64) as usize;
+        if self.is_load_balanced && self.choices.up_to(2) > 0 {
+            let place = self.choices.up_to(self.pending.len() as u64) as usize;
             let connection = self.pending.get(place).copied().unwrap_or_else(|| self.a_connection());
-            let service = [self.random.up_to(1) as u8; 12];
+            let service = [self.choices.up_to(1) as u8; 12];
             let told = self.twins.abi.hello(now, connection, service).map(|()| Came::Done);
             let address = std::sync::Arc::new(cmap_core::address::ServerAddress::tcp("db.example", 27017));
             let description = Box::new(ServerDescription::new(address, ServerType::Unknown));
@@ -226,7 +224,7 @@ impl Script {
             return;
         }
         let connection = self.take(|script| &mut script.pending);
-        if self.random.up_to(3) > 0 {
+        if self.choices.up_to(3) > 0 {
             self.sockets += 1;
             let socket = self.sockets;
             let established = self.twins.abi.established(now, connection, socket);
@@ -245,7 +243,7 @@ impl Script {
             (6, Phase::Authenticate),
         ]);
         let (fault_number, code, fault) = self.a_fault();
-        let keeps = self.random.up_to(2) == 0;
+        let keeps = self.choices.up_to(2) == 0;
         let failure = (phase_number, fault_number, code, if keeps { 2 } else { 1 });
         let failed = self.twins.abi.establish_failed(now, connection, failure, "it failed").map(|()| Came::Done);
         let mut error = EstablishError::new(phase, fault, "it failed");
@@ -257,14 +255,14 @@ impl Script {
 
     fn refresh(&mut self) {
         let (now, connection) = (self.twins.now, self.take(|script| &mut script.refreshing));
-        if self.random.up_to(1) == 0 {
+        if self.choices.up_to(1) == 0 {
             self.sockets += 1;
             let socket = self.sockets;
             let refreshed = self.twins.abi.refreshed(now, connection, socket).map(|()| Came::Done);
             return self.same(Input::Refreshed(handle(connection)), Some(socket), refreshed);
         }
         let (number, code, fault) = self.a_fault();
-        let keeps = self.random.up_to(1) == 0;
+        let keeps = self.choices.up_to(1) == 0;
         let failure = (number, code, if keeps { 2 } else { 1 });
         let failed = self.twins.abi.refresh_failed(now, connection, failure, "lost").map(|()| Came::Done);
         let mut error = OperationError::new(fault, Cause::new("lost"));
@@ -274,8 +272,9 @@ impl Script {
     }
 
     fn clear(&mut self) {
-        let service = (self.is_load_balanced != (self.random.up_to(7) == 0)).then(|| [self.random.up_to(1) as u8; 12]);
-        let interrupts = self.random.up_to(1) == 0;
+        let service =
+            (self.is_load_balanced != (self.choices.up_to(7) == 0)).then(|| [self.choices.up_to(1) as u8; 12]);
+        let interrupts = self.choices.up_to(1) == 0;
         let cleared = self.twins.abi.clear(self.twins.now, service, interrupts, "for fun").map(|()| Came::Done);
         let cause = Cause::new("for fun");
         let clear =
@@ -284,7 +283,7 @@ impl Script {
     }
 
     fn resize(&mut self) {
-        let (max, min) = (self.random.up_to(6) as u32, self.random.up_to(3) as u32);
+        let (max, min) = (self.choices.up_to(6) as u32, self.choices.up_to(3) as u32);
         let json = format!(
             "{{\"maxPoolSize\": {max}, \"minPoolSize\": {min}, \"maxWaitQueueDepth\": 0, \"checkAfterIdleMS\": 5}}"
         );
@@ -336,32 +335,32 @@ impl Script {
     /// One of a list that it leaves, or any connection.
     fn take(&mut self, list: impl Fn(&mut Self) -> &mut Vec<Connection>) -> Connection {
         let length = list(self).len() as u64;
-        if length == 0 || self.random.up_to(15) == 0 {
+        if length == 0 || self.choices.up_to(15) == 0 {
             return self.a_connection();
         }
-        let place = self.random.up_to(length - 1) as usize;
+        let place = self.choices.up_to(length - 1) as usize;
         list(self).swap_remove(place)
     }
 
     fn a_use(&mut self) -> (CheckOut, Connection) {
-        if self.in_use.is_empty() || self.random.up_to(15) == 0 {
+        if self.in_use.is_empty() || self.choices.up_to(15) == 0 {
             return (self.a_check_out(), self.a_connection());
         }
-        let place = self.random.up_to(self.in_use.len() as u64 - 1) as usize;
+        let place = self.choices.up_to(self.in_use.len() as u64 - 1) as usize;
         self.in_use[place]
     }
 
     fn a_connection(&mut self) -> Connection {
-        let place = self.random.up_to(self.connections.len() as u64 - 1) as usize;
+        let place = self.choices.up_to(self.connections.len() as u64 - 1) as usize;
         self.connections[place]
     }
 
     fn a_check_out(&mut self) -> CheckOut {
-        if !self.waiting.is_empty() && self.random.up_to(3) > 0 {
-            let place = self.random.up_to(self.waiting.len() as u64 - 1) as usize;
+        if !self.waiting.is_empty() && self.choices.up_to(3) > 0 {
+            let place = self.choices.up_to(self.waiting.len() as u64 - 1) as usize;
             return self.waiting[place];
         }
-        let place = self.random.up_to(self.check_outs.len() as u64 - 1) as usize;
+        let place = self.choices.up_to(self.check_outs.len() as u64 - 1) as usize;
         self.check_outs[place]
     }
 
@@ -376,7 +375,7 @@ impl Script {
     }
 
     fn one_of<T: Copy, const N: usize>(&mut self, all: [T; N]) -> T {
-        all[self.random.up_to(N as u64 - 1) as usize]
+        all[self.choices.up_to(N as u64 - 1) as usize]
     }
 }
 
@@ -394,11 +393,11 @@ fn cmap_check_out_index_of(check_out: CheckOut) -> u32 {
 }
 
 /// Options, as JSON and as the core has them.
-fn options(random: &mut Random, seed: u64) -> (String, PoolOptions) {
+fn options(choices: &mut Choices<'_>) -> (String, PoolOptions) {
     let mut options = PoolOptions::default();
-    let mut json = vec![format!("\"seed\": {seed}")];
-    options.seed = seed;
-    let mut is_set = |of| random.up_to(of) == 0;
+    options.seed = choices.up_to(255);
+    let mut json = vec![format!("\"seed\": {}", options.seed)];
+    let mut is_set = |of| choices.up_to(of) == 0;
     if !is_set(3) {
         json.push("\"maxPoolSize\": 3".into());
         options.max_pool_size = Some(3);
