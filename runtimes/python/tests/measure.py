@@ -3,31 +3,39 @@
     python -m tests.measure [SECONDS OF A ROUND]
 
 Threads share few connections, and use each for half a millisecond: how long the unluckiest check-out waits, and how many there are
-a second. And what a check-out and a check-in cost while nobody waits. CMAP_LIBRARY and CMAP_TEST_SERVER are set as for the tests, with
-a library that was built with `--release`.
+a second. And what a check-out and a check-in cost while nobody waits: in each pool, and of the machine alone, by ctypes and in C (pair.c;
+`cc` compiles it). CMAP_LIBRARY and CMAP_TEST_SERVER are set as for the tests, with a library that was built with `--release`.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import statistics
+import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from pymongo.pool_options import PoolOptions
 from pymongo.synchronous.pool import Pool as PymongosPool
 
 import cmap
+from cmap import library
 from cmap.pymongo.synchronous import CmapPool
 from tests.server import Server
 
 THREADS, CONNECTIONS, USE = 20, 5, 0.0005
 PAIRS, ROUNDS = 20_000, 5
+HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
+    print(f"Python {sys.version.split()[0]}, {os.cpu_count()} CPUs, {os.getloadavg()[0]} processes at work in the minute before")
     with Server() as server:
         host, port = server.address.rsplit(":", 1)
         pools = {
@@ -45,9 +53,11 @@ def main() -> None:
         theirs, ours = pools
         print(f"  longest wait: {longest[ours] / longest[theirs]:.3f} of pymongo's; uses: {rates[ours] / rates[theirs]:.2f} of pymongo's")
         print("a check-out and a check-in while nobody waits, the best of", ROUNDS, "rounds:")
-        for name, pool in pools.items():
-            print(f"  {name}: {pair(pool):.2f} us")
-        print(f"  the machine's calls by ctypes, with their drains: {machine_pair():.2f} us")
+        costs = {name: pair(pool) for name, pool in pools.items()}
+        costs["the machine by ctypes, drains and clock included"] = machine_pair()
+        costs["the machine in C, drains and clock included"] = machine_pair_in_c()
+        for name, cost in costs.items():
+            print(f"  {name}: {cost:.2f} us, {cost / costs[theirs]:.3f} of pymongo's pool")
         for pool in pools.values():
             pool.close()
 
@@ -112,6 +122,20 @@ def machine_pair() -> float:
         pool.poll_output()
 
     return best(once)
+
+
+def machine_pair_in_c() -> float:
+    """Microseconds."""
+    compiler = shutil.which("cc")
+    if not compiler:
+        return float("nan")
+    with tempfile.TemporaryDirectory() as folder:
+        # Programs look for the library by the name of its ABI.
+        shared, program = Path(folder, "libcmap.so.0"), Path(folder, "pair")
+        shared.symlink_to(Path(library.LIBRARY._name).resolve())
+        flags = ["-std=gnu99", "-O2", "-I", HERE.parents[1] / "c/include", f"-Wl,-rpath,{folder}"]
+        subprocess.run([compiler, *flags, HERE / "pair.c", shared, "-o", program], check=True)
+        return min(float(subprocess.check_output([program, str(10 * PAIRS)])) for _ in range(ROUNDS))
 
 
 def best(once: Any) -> float:
