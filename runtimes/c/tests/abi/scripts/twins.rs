@@ -69,7 +69,7 @@ impl Twins {
             let own = pool.call(now, of_pool, socket);
             assert_eq!(without_ids(&own), without_ids_of_topology(&answer), "the pool by itself");
         }
-        if matches!(answer, Answer::Misuse(..)) {
+        if matches!(answer, Answer::Misuse(..) | Answer::LimitsRefused(_)) {
             // Of what it refuses, a topology lets its pool know the time of some calls and not of others.
             self.pool = None;
         }
