@@ -44,7 +44,7 @@ async fn check_out<H: Harness>(
 }
 
 /// Asserts that `error` names the proxy, and is one of the network without the labels of an overload.
-fn assert_is_the_proxys(error: &EstablishError, proxy: &SocksProxy, what: impl std::fmt::Debug) {
+fn assert_blames_the_proxy(error: &EstablishError, proxy: &SocksProxy, what: impl std::fmt::Debug) {
     let beginning = format!("connecting through the proxy failed: {}", proxy.place());
     assert!(error.to_string().starts_with(&beginning), "{what:?}: {error}");
     assert_eq!((error.phase, error.fault), (Phase::Proxy, Fault::Network), "{what:?}: {error}");
@@ -105,7 +105,7 @@ pub fn a_login_that_the_proxy_refuses_is_said_so<H: Harness>() {
         let wrong = failure::<H>(&proxy, "proxyUsername=me&proxyPassword=wrong").await;
 
         for (error, advice) in [(without, "set proxyUsername"), (wrong, "check proxyUsername and proxyPassword")] {
-            assert_is_the_proxys(&error, &proxy, advice);
+            assert_blames_the_proxy(&error, &proxy, advice);
             assert!(error.to_string().contains(advice) && !error.to_string().contains("wrong"), "{error}");
         }
     });
@@ -120,7 +120,7 @@ pub fn a_server_that_the_proxy_cannot_reach_is_said_so<H: Harness>() {
         let refused = failure::<H>(&proxy, "").await;
         let unknown = failure::<H>(&SocksProxy::start(&[], None), "").await;
 
-        assert_is_the_proxys(&refused, &proxy, "refused");
+        assert_blames_the_proxy(&refused, &proxy, "refused");
         assert!(refused.to_string().contains("asked to connect to db.example:27017: the server refused"), "{refused}");
         assert!(unknown.to_string().contains("whether the proxy can resolve it (4)"), "{unknown}");
     });
@@ -138,7 +138,7 @@ pub fn a_proxy_that_hangs_up_or_lies_at_any_byte_is_named_socks_4<H: Harness>() 
 
             let error = failure::<H>(&proxy, login).await;
 
-            assert_is_the_proxys(&error, &proxy, lie);
+            assert_blames_the_proxy(&error, &proxy, lie);
         }
 
         proxy.set_lie(Lie::None);

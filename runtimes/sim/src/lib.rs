@@ -60,7 +60,8 @@ pub use cmap_runtime::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, Consistency, CursorError, CursorOptions, Deadline,
     Error, Event, InSession, IntoCommand, IntoRequest, Labelled, Limit, NoSession, Notice, OperationError,
     OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
-    SessionOptions, Subscription, TimeLimit, TimeoutMode, TokenReply, TokenRequest, TopologyEvent, bson, cmap_core, tls,
+    SessionOptions, Subscription, TimeLimit, TimeoutMode, TokenReply, TokenRequest, TopologyEvent, bson, cmap_core,
+    tls,
 };
 #[cfg(feature = "reverse")]
 #[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]

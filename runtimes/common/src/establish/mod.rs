@@ -23,7 +23,9 @@ use std::time::Duration;
 
 use bson::RawDocument;
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{ConnectionOptions, Establish, EstablishError, Fault, MetadataError, Phase, Progress, Socks};
+use cmap_core::connection::{
+    ConnectionOptions, Establish, EstablishError, Fault, MetadataError, Phase, Progress, Socks,
+};
 use cmap_core::options::{Credential, ProxyOptions};
 use cmap_core::pool::{Handle, IdentityId, PhaseTimes, ServiceId};
 use cmap_core::server::{CommandDefaults, ServerDescription};
@@ -291,7 +293,11 @@ impl<R: Runtime> Establisher<R> {
                 }
                 Progress::Token => {
                     let tokens = tokens.as_deref().ok_or_else(|| {
-                        EstablishError::new(phase, Fault::Other, "no access token can be fetched; make a client with a callback")
+                        EstablishError::new(
+                            phase,
+                            Fault::Other,
+                            "no access token can be fetched; make a client with a callback",
+                        )
                     })?;
                     // The server has refused it.
                     token.iter().for_each(|token| tokens.invalidate(token));
