@@ -78,6 +78,7 @@
 //! | `trace` | feature `trace`: what happened in a topology, recorded, and repeated call by call |
 //! | [`retry`] | what to do after an operation has failed: try again, when and where; or give up |
 //! | [`session`] | the sessions of operations, and the time of the cluster |
+//! | `batch` | feature `wire`: writes of any number, as commands that a server takes |
 //! | [`statistics`] | histograms of durations |
 //! | [`log`] | the log records made from events |
 //! | [`options`] | what a user can set: the connection string and every option in it |
@@ -95,6 +96,8 @@ extern crate alloc;
 extern crate std;
 
 pub mod address;
+#[cfg(feature = "wire")]
+pub mod batch;
 pub mod connection;
 mod error_text;
 pub mod log;

@@ -142,6 +142,12 @@ impl Retry {
         }
     }
 
+    /// What the operation is to send is known from here on, and with it whether it may be repeated. To be called before
+    /// [`begin`](Self::begin).
+    pub fn judge(&mut self, retryability: Retryability) {
+        self.retryability = retryability;
+    }
+
     /// How often it was tried again.
     pub fn retries(&self) -> u32 {
         self.retries

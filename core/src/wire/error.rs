@@ -173,7 +173,10 @@ pub enum EncodeError {
         max: usize,
     },
     /// The command, which is a document with all that it inserts, is longer than the server takes (MSG-4).
-    #[error("the command has {length} bytes with all of its documents, and the server takes {max}: send fewer at once")]
+    #[error(
+        "the command has {length} bytes with all of its documents, and the server takes {max}: use `sequence` for the items of a \
+         write, which sends as many commands as they take"
+    )]
     CommandTooLong {
         /// The command's length so far.
         length: usize,

@@ -112,6 +112,11 @@ impl<'a> Message<'a> {
 }
 
 impl<'a> Sequence<'a> {
+    /// Documents that are encoded one behind the other.
+    pub(crate) fn of(identifier: &'a str, documents: &'a [u8]) -> Self {
+        Self { identifier, documents }
+    }
+
     /// The documents, in the order of the message.
     pub fn documents(&self) -> Documents<'a> {
         Documents { rest: self.documents }

@@ -1,11 +1,12 @@
 //! The writes of a command that failed although the command itself succeeded: `writeErrors` and `writeConcernError`.
 
+use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use bson::{RawArray, RawBsonRef, RawDocument};
+use bson::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 
 use super::reply::{ErrorFields, MAX_TIME_MS_EXPIRED, ServerError, integer, values};
 use crate::error_text::readable_debug;
@@ -13,11 +14,11 @@ use crate::error_text::readable_debug;
 /// The most write errors that are kept: a command has at most that many writes.
 const MAX_ERRORS: usize = 100_000;
 
-/// The most bytes that their texts have together; the codes of the others are kept.
+/// The most bytes that their texts and details have together; the codes of the others are kept.
 const MAX_TEXTS_LENGTH: usize = 256 * 1024;
 
 /// Some writes of a command were not carried out, or not as widely as its write concern asks for. The others were.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct WriteFailure {
     /// The writes that were not carried out, in the server's order.
@@ -33,7 +34,7 @@ pub struct WriteFailure {
 readable_debug!(WriteFailure);
 
 /// A write that was not carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct WriteError {
     /// Its place among the command's documents, updates or deletes, from 0.
@@ -42,6 +43,9 @@ pub struct WriteError {
     pub code: Option<i32>,
     /// The server's message. Of very many errors the last ones have none.
     pub message: String,
+    /// `errInfo`, as the server wrote it (BW-13): which rule of a validator a document breaks, for example. Of very many errors the last
+    /// ones have none.
+    pub details: Option<RawDocumentBuf>,
 }
 
 impl WriteFailure {
@@ -77,17 +81,20 @@ impl WriteFailure {
 }
 
 impl WriteError {
-    fn read(document: &RawDocument, texts_left: &mut usize) -> Self {
+    /// Reads an error, as long as so many bytes are left for its text and its details.
+    pub(crate) fn read(document: &RawDocument, texts_left: &mut usize) -> Self {
         let index = document.get("index").ok().flatten().and_then(integer);
         let error = ErrorFields::read(document).to_error(None);
-        let message = match texts_left.checked_sub(error.message.len()) {
+        let details = document.get_document("errInfo").ok();
+        let length = error.message.len() + details.map_or(0, |details| details.as_bytes().len());
+        let (message, details) = match texts_left.checked_sub(length) {
             Some(left) => {
                 *texts_left = left;
-                error.message
+                (error.message, details.map(ToOwned::to_owned))
             }
-            None => String::new(),
+            None => (String::new(), None),
         };
-        Self { index: index.and_then(|index| u32::try_from(index).ok()), code: error.code, message }
+        Self { index: index.and_then(|index| u32::try_from(index).ok()), code: error.code, message, details }
     }
 }
 

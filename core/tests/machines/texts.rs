@@ -337,7 +337,8 @@ mod wire {
 
         assert_eq!(
             begun.err().unwrap().to_string(),
-            "the command has 18874465 bytes with all of its documents, and the server takes 16793600: send fewer at once"
+            "the command has 18874465 bytes with all of its documents, and the server takes 16793600: use `sequence` for the items of a \
+             write, which sends as many commands as they take"
         );
     }
 }
