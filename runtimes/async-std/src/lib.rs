@@ -53,6 +53,8 @@ pub type Connection = cmap_runtime::Connection<AsyncStd>;
 pub type PinnedConnection = cmap_runtime::PinnedConnection<AsyncStd>;
 /// A command to run on async-std.
 pub type Operation<'a, S = NoSession> = cmap_runtime::Operation<'a, AsyncStd, S>;
+/// Writes of any number on async-std.
+pub type Batched<'a, S = NoSession> = cmap_runtime::Batched<'a, AsyncStd, S>;
 /// A cursor on async-std.
 pub type Cursor = cmap_runtime::Cursor<AsyncStd>;
 /// A cursor on async-std, whose documents become values.

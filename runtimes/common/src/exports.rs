@@ -4,6 +4,7 @@
 pub use bson;
 pub use cmap_core;
 pub use cmap_core::address::ServerAddress;
+pub use cmap_core::batch::{BatchError, ConcernError, Outcome, Upserted, WriteResult};
 pub use cmap_core::options::{
     ClientOptions, Credential, PoolLimits, PoolOptions, PoolSizes, QueueDepth, ReadMode, ReadPreference, Secret,
 };
@@ -13,9 +14,7 @@ pub use cmap_core::session::TransactionOptions;
 pub use cmap_core::topology::{Criteria, ServerSelector, TopologyDescription, TopologyType};
 
 pub use crate::cursor::{CursorOptions, TimeoutMode};
-pub use crate::document::{
-    Counted, FoundAndModified, IntoCommand, IntoRequest, ParseError, Reply, Request, Upserted, Written,
-};
+pub use crate::document::{Counted, FoundAndModified, IntoCommand, IntoRequest, ParseError, Reply, Request, Written};
 pub use crate::driver::ServerStatus;
 pub use crate::error::{
     CheckOutError, ClientError, CommandError, CommandErrorKind, CursorError, Error, OperationError, OperationErrorKind,

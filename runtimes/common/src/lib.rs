@@ -7,7 +7,7 @@
 //! | room | content |
 //! |---|---|
 //! | `client` | what applications hold: the client, or the pool of one server alone; the builder of both, and warnings about options |
-//! | `operation`, `session`, `cursor` | a command with retries on whichever server suits; logical sessions; the documents of a reply, and those that follow |
+//! | `operation`, `session`, `cursor`, `batch` | a command with retries on whichever server suits; logical sessions; the documents of a reply, and those that follow; writes of any number |
 //! | `connection` | the future of a check-out; the connection in use, its commands and their events |
 //! | `driver`, `recording` | the servers of a client: the machine under its mutex, driven where calls are made; its timer; the monitors; what is recorded of it |
 //! | `establish` | from an address to a usable connection: resolve, connect, derive keys, fetch access tokens |
@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod batch;
 mod client;
 mod connection;
 mod cursor;
@@ -67,6 +68,7 @@ mod time;
 pub mod tls;
 mod watch;
 
+pub use batch::Batched;
 pub use client::{Builder, Client, ClientBuilder, Connections, Pool, PoolBuilder};
 pub use connection::{CheckOut, Connection, PinnedConnection};
 pub use cursor::{Cursor, SessionCursor, TypedCursor};

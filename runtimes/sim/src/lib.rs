@@ -57,16 +57,18 @@ mod sim;
 mod world;
 
 pub use cmap_runtime::{
-    CheckOutError, ClientError, CommandError, CommandErrorKind, Consistency, CursorError, CursorOptions, Deadline,
-    Error, Event, InSession, IntoCommand, IntoRequest, Labelled, Limit, NoSession, Notice, OperationError,
+    BatchError, CheckOutError, ClientError, CommandError, CommandErrorKind, Consistency, CursorError, CursorOptions,
+    Deadline, Error, Event, InSession, IntoCommand, IntoRequest, Labelled, Limit, NoSession, Notice, OperationError,
     OperationErrorKind, ParseError, PoolEvent, Reply, Runtime, RuntimeGone, SelectionEvent, ServerEvent, ServerStatus,
-    SessionOptions, Subscription, TimeLimit, TimeoutMode, TokenReply, TokenRequest, TopologyEvent, bson, cmap_core,
-    tls,
+    SessionOptions, Subscription, TimeLimit, TimeoutMode, TokenReply, TokenRequest, TopologyEvent, WriteResult, bson,
+    cmap_core, tls,
 };
 #[cfg(feature = "reverse")]
 #[cfg_attr(docsrs, doc(cfg(feature = "reverse")))]
 pub use cmap_runtime::{Listen, reverse};
-pub use cmap_test_server::{DeploymentConfig, MemberConfig, MemberId, MemberRole, ServerConfig, SetConfig, User};
+pub use cmap_test_server::{
+    DeploymentConfig, MemberConfig, MemberId, MemberRole, ServerConfig, ServerVersion, SetConfig, User,
+};
 pub use rustls;
 
 pub use self::executor::{Stuck, TaskNames};
@@ -101,6 +103,8 @@ pub type Connection = cmap_runtime::Connection<SimRuntime>;
 pub type PinnedConnection = cmap_runtime::PinnedConnection<SimRuntime>;
 /// A command to run in a simulation.
 pub type Operation<'a, S = NoSession> = cmap_runtime::Operation<'a, SimRuntime, S>;
+/// Writes of any number in a simulation.
+pub type Batched<'a, S = NoSession> = cmap_runtime::Batched<'a, SimRuntime, S>;
 /// A cursor in a simulation.
 pub type Cursor = cmap_runtime::Cursor<SimRuntime>;
 /// A cursor in a simulation, whose documents become values.

@@ -52,6 +52,8 @@ pub type Connection = cmap_runtime::Connection<Smol>;
 pub type PinnedConnection = cmap_runtime::PinnedConnection<Smol>;
 /// A command to run on smol.
 pub type Operation<'a, S = NoSession> = cmap_runtime::Operation<'a, Smol, S>;
+/// Writes of any number on smol.
+pub type Batched<'a, S = NoSession> = cmap_runtime::Batched<'a, Smol, S>;
 /// A cursor on smol.
 pub type Cursor = cmap_runtime::Cursor<Smol>;
 /// A cursor on smol, whose documents become values.

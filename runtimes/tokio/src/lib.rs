@@ -55,6 +55,8 @@ pub type Connection = cmap_runtime::Connection<Tokio>;
 pub type PinnedConnection = cmap_runtime::PinnedConnection<Tokio>;
 /// A command to run on tokio.
 pub type Operation<'a, S = NoSession> = cmap_runtime::Operation<'a, Tokio, S>;
+/// Writes of any number on tokio.
+pub type Batched<'a, S = NoSession> = cmap_runtime::Batched<'a, Tokio, S>;
 /// A cursor on tokio.
 pub type Cursor = cmap_runtime::Cursor<Tokio>;
 /// A cursor on tokio, whose documents become values.

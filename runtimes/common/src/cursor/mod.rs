@@ -15,6 +15,7 @@
 //! | `fetching` | a getMore under way, in a task |
 //! | `doomed`, `reaper` | the cursors that nobody reads any more; the tasks that end them on their servers |
 //! | `batch` | the documents of a reply, read in place |
+//! | `results` | the results of a bulkWrite, read to their end |
 //! | `options` | what goes along with getMores |
 //! | `time` | what a limit of time is for: the cursor's life, or one iteration |
 
@@ -26,6 +27,7 @@ mod opening;
 mod options;
 mod reader;
 mod reaper;
+mod results;
 mod server_cursor;
 mod time;
 mod typed;
@@ -34,6 +36,7 @@ mod user_session;
 pub(crate) use self::doomed::Doomed;
 pub use self::implicit_session::Cursor;
 pub use self::options::CursorOptions;
+pub(crate) use self::results::Results;
 pub use self::time::TimeoutMode;
 pub use self::typed::TypedCursor;
 pub use self::user_session::SessionCursor;

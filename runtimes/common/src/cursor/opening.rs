@@ -144,7 +144,7 @@ async fn open<R: Runtime, S>(
 }
 
 /// The connection, which counts as a cursor's from here on (LB-16).
-fn kept<R: Runtime>(connection: Connection<R>) -> Connection<R> {
+pub(super) fn kept<R: Runtime>(connection: Connection<R>) -> Connection<R> {
     connection.set_purpose(Purpose::Cursor);
     connection
 }

@@ -289,7 +289,9 @@ fn sent_nothing(error: &OperationError) -> bool {
     match &error.kind {
         OperationErrorKind::CheckOut(_) => true,
         OperationErrorKind::Command(error) => matches!(error.kind, CommandErrorKind::NoTimeLeft { .. }),
-        OperationErrorKind::Unwritable(_)
+        OperationErrorKind::Batch(_)
+        | OperationErrorKind::Writes(_)
+        | OperationErrorKind::Unwritable(_)
         | OperationErrorKind::NoSessions
         | OperationErrorKind::ForeignSession
         | OperationErrorKind::UnacknowledgedInSession

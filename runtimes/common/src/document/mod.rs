@@ -14,7 +14,7 @@ use cmap_core::log::extended_json;
 use serde::Serialize;
 use serde::de::Deserialize;
 
-pub use self::replies::{Counted, FoundAndModified, Upserted, Written};
+pub use self::replies::{Counted, FoundAndModified, Written};
 use crate::readable_debug::readable_debug;
 
 /// What can be sent as a command: a [`RawDocument`] or a [`Document`], or a reference to any value that serialises as a
@@ -112,6 +112,11 @@ enum Content<'c> {
 }
 
 impl Request<'_> {
+    /// An empty document, which is no command.
+    pub(crate) fn empty() -> Self {
+        Self(Content::Document("", Cow::Owned(RawDocumentBuf::new())))
+    }
+
     pub(crate) fn command(&self) -> Command<'_> {
         match &self.0 {
             Content::Command(command) => *command,

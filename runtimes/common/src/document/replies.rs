@@ -1,7 +1,8 @@
 //! What the replies say that everybody reads: `reply.parse::<Written>()?.n`.
 
 use bson::Bson;
-use serde::Deserialize;
+use cmap_core::batch::Upserted;
+use serde::{Deserialize, Deserializer};
 
 /// What insert, update and delete say. `n` counts an upserted document, too.
 ///
@@ -24,19 +25,20 @@ pub struct Written {
     #[serde(default, rename = "nModified")]
     pub modified: u64,
     /// The documents that updates inserted since they matched none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "upserted")]
     pub upserted: Vec<Upserted>,
 }
 
-/// A document that an update inserted.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[non_exhaustive]
-pub struct Upserted {
-    /// The place of the update in its command, from 0.
-    pub index: u32,
-    /// The document's `_id`.
-    #[serde(rename = "_id")]
-    pub id: Bson,
+fn upserted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Upserted>, D::Error> {
+    #[derive(Deserialize)]
+    struct Listed {
+        index: u32,
+        #[serde(rename = "_id")]
+        id: Bson,
+    }
+
+    let listed = Vec::<Listed>::deserialize(deserializer)?;
+    Ok(listed.into_iter().map(|Listed { index, id }| Upserted::new(index, id)).collect())
 }
 
 /// What `count` says.
@@ -79,7 +81,7 @@ mod tests {
 
         assert_eq!((inserted.n, inserted.modified, inserted.upserted.len()), (3, 0, 0));
         assert_eq!((updated.n, updated.modified), (2, 1));
-        assert_eq!(updated.upserted, [Upserted { index: 1, id: "new".into() }]);
+        assert_eq!(updated.upserted, [Upserted::new(1, "new".into())]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use cmap_core::batch::{BatchError, WriteResult};
 use cmap_core::retry::{GiveUp, Labels, Retry};
 use cmap_core::session::TransactionError;
 use thiserror::Error;
@@ -21,6 +22,8 @@ pub struct OperationError {
     /// Why it was not tried again once more.
     pub gave_up: GiveUp,
     labels: Labels,
+    /// What its batches have done before it failed.
+    written: Option<Box<WriteResult>>,
 }
 
 /// Why an operation failed.
@@ -63,6 +66,13 @@ pub enum OperationErrorKind {
     /// The connection was asked for, and the session's transaction keeps it (LB-15). The operation was carried out.
     #[error("the session keeps the connection of its transaction; run further operations in the session")]
     ConnectionOfSession,
+    /// Items of a sequence cannot be sent; batches before them were carried out, as [`written`](OperationError::written) says.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// Items of a sequence failed, or write concerns were not satisfied; all that is not named was carried out, up to the first error
+    /// of an ordered write.
+    #[error("{0}")]
+    Writes(Box<WriteResult>),
     /// The server is too old for a snapshot session; nothing was sent.
     #[error("Snapshot reads require MongoDB 5.0 or later; use a session without `snapshot`")]
     NoSnapshots,
@@ -72,7 +82,7 @@ readable_debug!(OperationError, OperationErrorKind);
 
 impl OperationError {
     pub(crate) fn new((kind, labels): (OperationErrorKind, Labels), retries: u32, gave_up: GiveUp) -> Self {
-        Self { kind, retries, gave_up, labels }
+        Self { kind, retries, gave_up, labels, written: None }
     }
 
     pub(crate) fn unwritable(error: Box<bson::error::Error>) -> Self {
@@ -85,6 +95,29 @@ impl OperationError {
 
     pub(crate) fn not_sent(kind: OperationErrorKind) -> Self {
         Self::new((kind, Labels::default()), 0, GiveUp::NotRetryable)
+    }
+
+    /// Items failed, or write concerns: `first` is what the first batch with such errors ended in.
+    pub(crate) fn of_writes(result: WriteResult, first: Option<Self>) -> Self {
+        let (labels, retries, gave_up) = match first {
+            Some(first) => (first.labels, first.retries, first.gave_up),
+            None => (Labels::default(), 0, GiveUp::NotRetryable),
+        };
+        Self::new((OperationErrorKind::Writes(Box::new(result)), labels), retries, gave_up)
+    }
+
+    /// Batches have done this before.
+    pub(crate) fn after(mut self, written: WriteResult) -> Self {
+        if written.has_written() || !written.is_complete() {
+            self.written = Some(Box::new(written));
+        }
+        self
+    }
+
+    /// What the operation has done as far as is known, and which of its items have failed: `None` if that is nothing, or if it has no
+    /// [sequence](crate::Operation::sequence) (BW-14).
+    pub fn written(&self) -> Option<&WriteResult> {
+        if let OperationErrorKind::Writes(result) = &self.kind { Some(result) } else { self.written.as_deref() }
     }
 
     /// The client was closed before the attempt that would have been the next.
@@ -129,8 +162,10 @@ impl OperationError {
             OperationErrorKind::CheckOut(error) => error.is_timeout(),
             OperationErrorKind::Command(error) => error.is_timeout(),
             OperationErrorKind::Cursor(error) => error.is_timeout(),
+            OperationErrorKind::Writes(result) => result.is_timeout(),
             OperationErrorKind::TransactionTimeout(_) => true,
-            OperationErrorKind::Unwritable(_)
+            OperationErrorKind::Batch(_)
+            | OperationErrorKind::Unwritable(_)
             | OperationErrorKind::NoSessions
             | OperationErrorKind::ForeignSession
             | OperationErrorKind::UnacknowledgedInSession
@@ -147,7 +182,9 @@ impl OperationError {
         match &self.kind {
             _ if self.labels.has_named(label) => true,
             OperationErrorKind::Command(error) => error.has_label(label),
+            OperationErrorKind::Writes(result) => result.has_label(label),
             OperationErrorKind::CheckOut(_)
+            | OperationErrorKind::Batch(_)
             | OperationErrorKind::Unwritable(_)
             | OperationErrorKind::NoSessions
             | OperationErrorKind::ForeignSession

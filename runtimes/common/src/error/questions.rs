@@ -1,6 +1,7 @@
 //! What code asks of an error: the server's code, whether a key was there already, whether the connection was lost. The questions
 //! have one name each on every error that an application gets, so that nobody has to match one error within another.
 
+use cmap_core::batch::WriteResult;
 use cmap_core::connection::{EstablishError, Fault};
 use cmap_core::pool::CheckOutErrorKind;
 use cmap_core::retry::GiveUp;
@@ -11,6 +12,7 @@ use super::{CheckOutError, CommandError, CommandErrorKind, Error, OperationError
 enum Root<'a> {
     CheckOut(&'a CheckOutError),
     Command(&'a CommandError),
+    Writes(&'a WriteResult),
     /// The client itself, or what it was given.
     Client,
 }
@@ -73,8 +75,12 @@ impl Error {
 
 impl OperationError {
     /// Whether the operation may succeed if it is run again, and may be run again: the error is one that passes, and the client gave up
-    /// since its time or the number of its attempts was used up, or retries are switched off.
+    /// since its time or the number of its attempts was used up, or retries are switched off. One of whose batches some were carried
+    /// out would repeat these.
     pub fn is_retryable(&self) -> bool {
+        if self.written().is_some_and(WriteResult::has_written) {
+            return false;
+        }
         match self.gave_up {
             GiveUp::SwitchedOff | GiveUp::Exhausted | GiveUp::NoTimeLeft => true,
             GiveUp::NotRetryable | GiveUp::RunsOnce(_) | _ => false,
@@ -100,7 +106,9 @@ impl OperationError {
         match &self.kind {
             OperationErrorKind::CheckOut(error) => Root::CheckOut(error),
             OperationErrorKind::Command(error) => Root::Command(error),
-            OperationErrorKind::Unwritable(_)
+            OperationErrorKind::Writes(result) => Root::Writes(result),
+            OperationErrorKind::Batch(_)
+            | OperationErrorKind::Unwritable(_)
             | OperationErrorKind::NoSessions
             | OperationErrorKind::ForeignSession
             | OperationErrorKind::UnacknowledgedInSession
@@ -167,18 +175,26 @@ impl CheckOutError {
 
 impl Root<'_> {
     fn code(&self) -> Option<i32> {
-        if let Self::Command(error) = self { error.code() } else { None }
+        match self {
+            Self::Command(error) => error.code(),
+            Self::Writes(result) => result.code(),
+            Self::CheckOut(_) | Self::Client => None,
+        }
     }
 
     fn is_duplicate_key(&self) -> bool {
-        if let Self::Command(error) = self { error.is_duplicate_key() } else { false }
+        match self {
+            Self::Command(error) => error.is_duplicate_key(),
+            Self::Writes(result) => result.errors.iter().any(|error| is_duplicate_key(error.code)),
+            Self::CheckOut(_) | Self::Client => false,
+        }
     }
 
     fn is_network(&self) -> bool {
         match self {
             Self::CheckOut(error) => error.is_network(),
             Self::Command(error) => error.is_network(),
-            Self::Client => false,
+            Self::Writes(_) | Self::Client => false,
         }
     }
 }

@@ -7,15 +7,16 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::{ClientField, Command, Outline, Peer, Role};
 use cmap_core::options::ReadPreference;
 use cmap_core::pool::Purpose;
-use cmap_core::retry::{Failure, Labels, Numbering, Retry};
+use cmap_core::retry::{Failure, Labels, Numbering, Retry, Retryability};
 use cmap_core::session::{
     Along, BegunCommand, Composed, PLACES, Part, ReadsBy, TransactionCommand, compose, takes_session,
 };
 use cmap_core::topology::{Criteria, Operation as Named, ServerSelector};
 use cmap_core::wire::CommandReply;
 
-use super::{Answer, SessionOf, failure};
+use super::{Answer, Batch, SessionOf, failure, part};
 use crate::connection::{CheckOut, Connection, PinnedConnection};
+use crate::document::Reply;
 use crate::driver::Driver;
 use crate::error::{CommandError, OperationErrorKind};
 use crate::runtime::Runtime;
@@ -42,10 +43,16 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) session: SessionOf<'o, R>,
     /// Its part in the session's transaction.
     pub(super) part: Option<TransactionCommand>,
+    /// Whether its caller wants no retries.
+    pub(super) is_once: bool,
     /// Whether it keeps to the connection of a cursor (LB-13).
     pub(super) is_pinned: bool,
     /// That connection, except during an attempt and after success.
     pub(super) pinned: Option<Connection<R>>,
+    /// The items that go along with the command, if it is a batch.
+    pub(super) batch: Option<Batch<'o>>,
+    /// What the server answered to the last attempt at a batch, if that failed in part.
+    pub(super) answer: Option<Answer<R>>,
     /// The operation's own number (RTY-13).
     pub(super) number: u64,
     /// That of the first attempt, for all of them (RTY-7).
@@ -89,6 +96,9 @@ impl<R: Runtime> Attempt<'_, R> {
         if let Err(kind) = self.begin_session(server) {
             return Attempted::Failed(Box::new(failure::of_client(kind)));
         }
+        if let Err(kind) = self.begin_batch(retry, &connection) {
+            return Attempted::Failed(Box::new(failure::of_client(kind)));
+        }
         let number = match self.number_for(retry, server) {
             Ok(number) => number,
             Err(refused) => return refused,
@@ -99,6 +109,9 @@ impl<R: Runtime> Attempt<'_, R> {
         command.body = composed.body.as_deref().unwrap_or(command.body);
         let mut places = PLACES;
         command.fields = composed.fields(&mut places);
+        let batch = self.batch.take();
+        let sequences = batch.as_ref().map(|batch| batch.batches.sequences());
+        command.sequences = sequences.as_deref().unwrap_or(command.sequences);
         let limit = self.budget.command_limit(self.driver.clock().runtime(), self.driver.command_limit());
         if let Some(chores) = self.cursor_duty {
             let session = self.lent().map(|lent| lent.id());
@@ -108,9 +121,15 @@ impl<R: Runtime> Attempt<'_, R> {
             Ok(reply) => Ok(reply.into_owned()),
             Err(error) => Err(error),
         };
+        drop(sequences);
+        self.batch = batch;
+        let mut in_part = None;
         let ran =
             ran.and_then(|reply| match self.writes.then(|| CommandReply::read(&reply).write_failure()).flatten() {
-                Some(failure) => Err(connection.write_failed(failure)),
+                Some(failure) => {
+                    in_part = self.batch.is_some().then_some(reply);
+                    Err(connection.write_failed(failure))
+                }
                 None => Ok(reply),
             });
         if self.cursor_duty.is_some() {
@@ -120,22 +139,45 @@ impl<R: Runtime> Attempt<'_, R> {
         match ran {
             Ok(reply) => {
                 self.end_part(None, begun);
-                let server = Server {
-                    address: Arc::clone(connection.shared_address()),
-                    is_mongos: server.role == Role::Mongos,
-                    max_wire_version: server.max_wire_version,
-                };
-                Attempted::Done(Answer { reply, server, connection: self.pin(connection) })
+                Attempted::Done(self.answered(reply, connection))
             }
             Err(error) => {
                 let was_sent = failure::is_of_network(&error) || failure::has_reply(&error);
                 let failed = failure::of_command(error, server, number, self.part);
                 self.end_part(Some((&failed.failure, was_sent)), begun);
-                // That of a cursor stays with it; others go back, or to the session.
-                self.pinned = self.pin(connection).filter(|_| self.is_pinned);
+                if let Some(reply) = in_part {
+                    self.answer = Some(self.answered(reply, connection));
+                } else {
+                    // That of a cursor stays with it; others go back, or to the session.
+                    self.pinned = self.pin(connection).filter(|_| self.is_pinned);
+                }
                 Attempted::Failed(Box::new(failed))
             }
         }
+    }
+
+    fn answered(&mut self, reply: Reply<'static>, connection: Connection<R>) -> Answer<R> {
+        let peer = connection.peer();
+        let server = Server {
+            address: Arc::clone(connection.shared_address()),
+            is_mongos: peer.role == Role::Mongos,
+            max_wire_version: peer.max_wire_version,
+        };
+        Answer { reply, server, connection: self.pin(connection) }
+    }
+
+    /// Decides which items the batch has, by the limits of the connection, and with them whether it may be repeated (BW-10).
+    fn begin_batch(&mut self, retry: &mut Retry, connection: &Connection<R>) -> Result<(), OperationErrorKind> {
+        let Some(Batch { batches, .. }) = &mut self.batch else { return Ok(()) };
+        let limits = connection.description().map(|description| description.limits).unwrap_or_default();
+        if batches.begin(&limits)? {
+            let sequences = batches.sequences();
+            let mut command = self.command;
+            command.sequences = &sequences;
+            let by_itself = Retryability::of_command(&Outline::of(&command), command.acknowledged);
+            retry.judge(part::retryability(self.part, self.is_once, by_itself));
+        }
+        Ok(())
     }
 
     /// The labels of a failure, with those of the transaction that it is part of; another server may be needed then (PIN-5).

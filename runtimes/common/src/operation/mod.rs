@@ -24,7 +24,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
-use cmap_core::connection::Outline;
+use cmap_core::batch::Batches;
+use cmap_core::connection::{Command, Outline};
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, Retryability, Which};
 use cmap_core::server::{CommandDefaults, is_acknowledged, wants_no_reply, write_concern};
 use cmap_core::session::{TransactionCommand, TransactionError};
@@ -72,7 +73,16 @@ pub struct Operation<'a, R: Runtime, S = NoSession> {
     ending: Option<TransactionCommand>,
     /// Who runs it.
     tag: Tag,
+    /// The items that go along with it.
+    batch: Option<Batch<'a>>,
     of: PhantomData<S>,
+}
+
+/// The items of an operation that is one of several batches.
+pub(crate) struct Batch<'a> {
+    pub(crate) batches: &'a mut Batches,
+    /// The number of the operation that all of them are (BW-9).
+    pub(crate) number: u64,
 }
 
 /// Marks an [`Operation`] without a session of the user's own.
@@ -109,6 +119,8 @@ pub(crate) struct Ended<R: Runtime> {
     pub(crate) lent: Option<Lent<R>>,
     /// The connection that a failed operation had to keep to.
     pub(crate) connection: Option<Connection<R>>,
+    /// What the server has answered to a batch that failed in part.
+    pub(crate) answer: Option<Answer<R>>,
 }
 
 /// The success of an operation.
@@ -130,6 +142,7 @@ impl<'a, R: Runtime> Operation<'a, R> {
             is_once: false,
             ending: None,
             tag: Tag::default(),
+            batch: None,
             of: PhantomData,
         }
     }
@@ -137,8 +150,9 @@ impl<'a, R: Runtime> Operation<'a, R> {
     /// Runs it in a session of the user's own, and as part of its transaction, if one was started. The server of a transaction is
     /// the primary, or the mongos of its first operation (TXN-3, PIN-4).
     pub fn in_session(self, session: &'a mut Session<R>) -> Operation<'a, R, InSession> {
-        let Self { context, selector, request, limit, session: _, is_once, ending, tag, of: _ } = self;
-        Operation { context, selector, request, limit, session: Some(session), is_once, ending, tag, of: PhantomData }
+        let Self { context, selector, request, limit, session: _, is_once, ending, tag, batch, of: _ } = self;
+        let session = Some(session);
+        Operation { context, selector, request, limit, session, is_once, ending, tag, batch, of: PhantomData }
     }
 }
 
@@ -154,6 +168,7 @@ impl<'a, R: Runtime> Operation<'a, R, InSession> {
             is_once: false,
             ending: None,
             tag: Tag::default(),
+            batch: None,
             of: PhantomData,
         }
     }
@@ -272,6 +287,31 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         self.limit
     }
 
+    /// Its command.
+    ///
+    /// # Errors
+    /// It cannot be written as a document.
+    pub(crate) fn take_request(&mut self) -> Result<Request<'a>, OperationError> {
+        let taken = std::mem::replace(&mut self.request, Ok(Request::empty()));
+        taken.map_err(OperationError::unwritable)
+    }
+
+    /// The next batch of it: `command` with items of `batch`.
+    pub(crate) fn of_batch<'b>(&'b self, command: &'b Command<'b>, batch: Batch<'b>) -> Operation<'b, R, S> {
+        Operation {
+            context: Cow::Borrowed(&*self.context),
+            selector: self.selector.clone(),
+            request: command.into_request().map_err(Box::new),
+            limit: self.limit,
+            session: None,
+            is_once: self.is_once,
+            ending: None,
+            tag: self.tag,
+            batch: Some(batch),
+            of: PhantomData,
+        }
+    }
+
     /// What `read` makes of its command.
     pub(crate) fn read_command<T>(&self, read: impl FnOnce(&RawDocument) -> T) -> T {
         match &self.request {
@@ -283,7 +323,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
 
     /// Carries it out with these means.
     pub(crate) async fn carry_out(self, mut means: Means<'_, R>) -> Ended<R> {
-        let Self { context, selector, request, limit, session: _, is_once, ending, tag, of: _ } = self;
+        let Self { context, selector, request, limit, session: _, is_once, ending, tag, batch, of: _ } = self;
         let (driver, sessions) = (&context.driver, &context.sessions);
         let request = match request {
             Ok(request) => request,
@@ -327,26 +367,22 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             if let Err(kind) = check_unacknowledged(concern, means.session.explicit().is_some()) {
                 return Ended::before_it_began(means, OperationError::not_sent(kind));
             }
+            if let Some(Err(error)) = batch.as_ref().map(|batch| batch.batches.check_unacknowledged()) {
+                return Ended::before_it_began(means, OperationError::not_sent(error.into()));
+            }
         }
         let mut policy = context.policy;
         let retryability = Retryability::of_command(&outline, command.acknowledged);
         let is_end = matches!(part, Some(TransactionCommand::Commit | TransactionCommand::Abort));
         let writes = is_end || retryability.writes();
-        let retryability = match part {
-            None if is_once => retryability.once(),
-            None => retryability,
-            Some(TransactionCommand::Operation) => retryability.in_transaction(),
-            Some(TransactionCommand::Commit | TransactionCommand::Abort) => {
-                // TXN-6.
-                policy.retry_writes = true;
-                Retryability::Write
-            }
-        };
+        let retryability = part::retryability(part, is_once, retryability);
+        // TXN-6.
+        policy.retry_writes |= is_end;
         if budget.set_by == SetBy::Caller {
             policy.limit = if budget.until.is_some() { RetryLimit::WhileTimeLasts } else { RetryLimit::Once };
         }
         let ends_at = budget.until.and_then(|deadline| driver.clock().instant_of(deadline));
-        let number = sessions.next_operation();
+        let number = batch.as_ref().map_or_else(|| sessions.next_operation(), |batch| batch.number);
         let mut retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
         let mut attempt = Attempt {
             driver,
@@ -361,8 +397,11 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             writes,
             session: means.session,
             part,
+            is_once,
             is_pinned: means.connection.is_some(),
             pinned: means.connection,
+            batch,
+            answer: None,
             number,
             transaction_number: None,
             named: driver.tells_selections().then(|| named(command.body, number)),
@@ -372,11 +411,26 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             SessionOf::Implicit(lent) => lent,
             SessionOf::Explicit(_) => None,
         };
-        Ended { result, lent, connection: attempt.pinned }
+        Ended { result, lent, connection: attempt.pinned, answer: attempt.answer }
     }
 }
 
 impl<'a, R: Runtime> SessionOf<'a, R> {
+    /// It, for one of several operations.
+    pub(crate) fn lend(&mut self) -> SessionOf<'_, R> {
+        match self {
+            Self::Implicit(lent) => SessionOf::Implicit(lent.take()),
+            Self::Explicit(session) => SessionOf::Explicit(session),
+        }
+    }
+
+    /// Takes the implicit session back that was lent.
+    pub(crate) fn take_back(&mut self, back: Option<Lent<R>>) {
+        if let Self::Implicit(lent) = self {
+            *lent = back;
+        }
+    }
+
     fn of(session: Option<&'a mut Session<R>>) -> Self {
         session.map_or(Self::Implicit(None), Self::Explicit)
     }
@@ -401,7 +455,7 @@ impl<R: Runtime> Ended<R> {
             SessionOf::Implicit(lent) => lent,
             SessionOf::Explicit(_) => None,
         };
-        Self { result: Err(error), lent, connection: means.connection }
+        Self { result: Err(error), lent, connection: means.connection, answer: None }
     }
 }
 
@@ -435,6 +489,7 @@ impl<R: Runtime> Attempt<'_, R> {
                 Next::GiveUp(reason) => return Err(OperationError::new(error, retry.retries(), reason)),
                 Next::RetryAt(at) => {
                     reported = Some(error);
+                    self.answer = None;
                     // No connection is held meanwhile (BP-7).
                     pause(pauses, driver, now, at).await.map_err(|_| OperationError::closed(retry))?;
                 }

@@ -2,12 +2,24 @@
 
 use cmap_core::connection::{Addition, ClientField, Outline};
 use cmap_core::options::{ReadMode, ReadPreference};
+use cmap_core::retry::Retryability;
 use cmap_core::session::{TransactionCommand, TransactionError};
 use cmap_core::topology::ServerSelector;
 
 use crate::error::OperationError;
 use crate::runtime::Runtime;
 use crate::session::Session;
+
+/// Whether a command may be repeated that has this part in a transaction, or none and `is_once` to run, where it could be by itself.
+pub(super) fn retryability(part: Option<TransactionCommand>, is_once: bool, by_itself: Retryability) -> Retryability {
+    match part {
+        None if is_once => by_itself.once(),
+        None => by_itself,
+        Some(TransactionCommand::Operation) => by_itself.in_transaction(),
+        // TXN-6.
+        Some(TransactionCommand::Commit | TransactionCommand::Abort) => Retryability::Write,
+    }
+}
 
 /// The part that an operation has in the transaction of its session. One that has none ends what is left of the last
 /// transaction (PIN-5).

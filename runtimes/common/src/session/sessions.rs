@@ -129,7 +129,7 @@ impl<R: Runtime> Lent<R> {
     }
 
     /// The session for a command of its owner's that a task sends.
-    pub(super) fn copy(&self) -> Self {
+    pub(crate) fn copy(&self) -> Self {
         let (driver, sessions) = (Arc::clone(&self.driver), Arc::clone(&self.sessions));
         let (id, session, timeout) = (self.id, self.session.clone(), self.timeout);
         Self { driver, sessions, id, session, timeout, taken_at: None, is_under_way: false, is_copy: true }

@@ -1,0 +1,119 @@
+//! The results of a bulkWrite, read to their end (BW-15).
+
+use std::sync::Arc;
+
+use bson::RawDocument;
+use cmap_core::batch::Batches;
+use cmap_core::topology::TopologyType;
+
+use super::batch::Batch;
+use super::opening::kept;
+use super::options::{CursorKind, CursorOptions};
+use super::reader::{Reader, Until};
+use super::server_cursor::{Left, Pinned, ServerCursor};
+use super::time::CursorTime;
+use crate::error::OperationError;
+use crate::operation::{Answer, Context, SessionOf};
+use crate::runtime::Runtime;
+use crate::session::{Lent, Session};
+use crate::time::{Budget, Limit};
+use crate::watch::Tag;
+
+/// The results cursor of a batch of an operation.
+pub(crate) struct Results<'c, R: Runtime> {
+    pub(crate) context: &'c Arc<Context<R>>,
+    /// The command, whose comment goes along.
+    pub(crate) command: &'c RawDocument,
+    /// The time of all batches, and the limit that its user has set.
+    pub(crate) time: (Budget, Option<Limit>),
+    pub(crate) tag: Tag,
+}
+
+impl<R: Runtime> Results<'_, R> {
+    /// Reads the results in the reply to a batch, and those behind it, in the session of the batch. The cursor is ended on its server
+    /// before this returns.
+    ///
+    /// # Errors
+    /// The reply has no cursor, or a getMore failed.
+    pub(crate) async fn read(
+        self,
+        answer: Answer<R>,
+        session: &mut SessionOf<'_, R>,
+        batches: &mut Batches,
+    ) -> Result<(), OperationError> {
+        let mut of_user = None;
+        let mut lent = None;
+        match session {
+            SessionOf::Explicit(session) => of_user = Some(&mut **session),
+            SessionOf::Implicit(own) => lent = own.as_mut(),
+        }
+        // Of the copy it is not told whether it was cut off.
+        let copy = lent.as_deref_mut().map(|lent| (lent.send_id(), lent.copy()));
+        let lsid = of_user.as_ref().map(|session| session.id()).or(copy.as_ref().map(|(id, _)| *id));
+        let mut reader = self.open(answer, copy.map(|(_, copy)| copy), lsid)?;
+        let read = read_all(&mut reader, of_user.as_deref_mut(), batches).await;
+        reader.close(of_user).await;
+        if let Some(lent) = lent {
+            lent.end_command(read.is_err());
+        }
+        read
+    }
+
+    fn open(
+        self,
+        answer: Answer<R>,
+        lent: Option<Lent<R>>,
+        lsid: Option<cmap_core::session::SessionId>,
+    ) -> Result<Reader<R>, OperationError> {
+        let Self { context, command, time: (budget, limit), tag } = self;
+        let Answer { reply, server, connection } = answer;
+        let (batch, reply) = Batch::of(reply.into_document())?;
+        if reply.id == 0 {
+            return Ok(Reader::new(batch, Left::Exhausted));
+        }
+        let (kind, options) =
+            (CursorKind { is_tailable: false, awaits_data: false }, CursorOptions::of_command(command));
+        let mut time = CursorTime::begin(context, limit, kind, &options)?;
+        time.first = budget;
+        let is_load_balanced = context.driver.description().topology_type == TopologyType::LoadBalanced;
+        let cursor = ServerCursor {
+            id: reply.id,
+            database: reply.database,
+            collection: reply.collection,
+            address: server.address,
+            tag,
+            lsid,
+            pinned: match connection {
+                Some(connection) if is_load_balanced => Pinned::To(Some(kept(connection))),
+                Some(_) => Pinned::Any,
+                None => Pinned::OfSession,
+            },
+            context: Arc::clone(context),
+            lent,
+            kind,
+            options,
+            time,
+        };
+        Ok(Reader::new(batch, Left::Open(Box::new(cursor))))
+    }
+}
+
+async fn read_all<R: Runtime>(
+    reader: &mut Reader<R>,
+    mut session: Option<&mut Session<R>>,
+    batches: &mut Batches,
+) -> Result<(), OperationError> {
+    while batches.wants_results() {
+        // Batches that follow each other need no pause.
+        reader.begin();
+        if let Some(get_more) = reader.step(Until::End)? {
+            let fetched = get_more.run(session.as_deref_mut()).await;
+            reader.take_over(fetched)?;
+        } else if let Some(document) = reader.current() {
+            batches.handle_result(document);
+        } else {
+            break;
+        }
+    }
+    Ok(())
+}
