@@ -20,6 +20,7 @@
 pub mod addresses;
 pub mod affinity;
 pub mod basics;
+pub mod batches;
 mod bystanders;
 pub mod cancellation;
 pub mod clock_steps;

@@ -8,6 +8,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::connection::auth::{Login, MechanismError, Payload, SaslConversation, SaslMechanism, SaslStep};
 use cmap_core::connection::{Fault, Phase};
 use cmap_runtime::CheckOutError;
+use cmap_test_server::ServerVersion;
 
 use super::rogue::Rogue;
 use super::{
@@ -16,6 +17,8 @@ use super::{
 
 /// A server with users and TLS.
 const SECURE: Setup = Setup {
+    version: ServerVersion::V7_0,
+    write_batch: None,
     authorization: true,
     tls: Some(Hosts::Local),
     services: 0,

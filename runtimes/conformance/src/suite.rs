@@ -187,6 +187,28 @@ macro_rules! conformance {
                 a_limit_of_the_callers_own_replaces_w_timeout_ms_csot_3,
                 a_read_asks_as_it_was_asked_though_the_server_is_unknown_by_now_sel_34,
             }
+            batches {
+                documents_of_any_number_are_inserted_in_batches_of_one_operation_bw_9,
+                a_batch_that_was_cut_off_is_sent_again_and_written_once,
+                a_batch_with_a_write_of_several_documents_runs_once_and_others_are_repeated_bw_10,
+                the_first_error_ends_an_ordered_insert_and_says_what_was_done_bw_12,
+                an_unordered_insert_goes_on_and_gathers_all_errors_bw_12,
+                write_concern_errors_stop_nothing_and_are_told_at_the_end_bw_13,
+                an_error_of_a_command_ends_an_unordered_insert_too_bw_14,
+                all_batches_have_one_limit_of_time_csot_29,
+                an_item_that_fits_into_no_message_is_named_bw_4,
+                an_item_that_is_no_document_is_named,
+                an_operation_without_items_is_an_error_bw_7,
+                an_insert_as_an_array_that_is_too_large_is_told_of_sequences,
+                ids_are_made_in_front_where_that_is_asked_for_bw_17,
+                writes_without_a_reply_go_in_batches_too_bw_8,
+                batches_of_a_transaction_are_committed_together,
+                the_results_of_a_bulk_write_are_read_to_their_end_bw_15,
+                a_results_cursor_that_fails_is_ended_and_what_was_read_is_told_bw_15,
+                an_ordered_error_of_a_bulk_write_ends_its_results_cursor_x_177,
+                a_results_cursor_keeps_its_connection_behind_a_load_balancer_bw_15,
+                a_bulk_write_that_is_dropped_at_any_moment_leaves_nothing_behind,
+            }
             cursors {
                 a_cursor_gives_all_documents_in_batches,
                 a_cursor_is_a_stream,

@@ -84,7 +84,10 @@ impl Service {
         }
         reply.append(bson::cstr!("maxBsonObjectSize"), size(limits.max_document_size));
         reply.append(bson::cstr!("maxMessageSizeBytes"), size(limits.max_message_size));
-        reply.append(bson::cstr!("maxWriteBatchSize"), size(limits.max_write_batch));
+        reply.append(
+            bson::cstr!("maxWriteBatchSize"),
+            size(u32::try_from(self.config.limits.write_batch).unwrap_or(u32::MAX)),
+        );
         reply.append(bson::cstr!("localTime"), self.clock.date(now));
         reply.append(bson::cstr!("logicalSessionTimeoutMinutes"), 30);
         reply.append(bson::cstr!("connectionId"), i32::try_from(identity.connection_id).unwrap_or(i32::MAX));

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use cmap_test_server::{ServerConfig, User};
+use cmap_test_server::{ServerConfig, ServerVersion, User};
 
 pub use self::certificates::Hosts;
 use self::certificates::{Certificates, client_subject};
@@ -39,6 +39,10 @@ pub struct Setup {
     pub services: usize,
     /// The oldest and the newest version of the protocol that it claims to speak, if not MongoDB 7.0's.
     pub wire_versions: Option<(i32, i32)>,
+    /// The version of MongoDB that it is.
+    pub version: ServerVersion,
+    /// The most writes of one command, if not as many as MongoDB takes.
+    pub write_batch: Option<usize>,
     /// Whether it is the only member of the replica set `rs`, and has transactions.
     pub replica_set: bool,
     /// Whether it listens on a Unix socket instead of TCP.
@@ -217,10 +221,13 @@ impl Drop for LocalServer {
 fn config(setup: Setup, place: &Place) -> ServerConfig {
     /// Different ones, so that a server that was restarted is another process, and each service has an id of its own.
     static SEED: AtomicU64 = AtomicU64::new(0);
-    let mut config = ServerConfig::new(place.to_string());
+    let mut config = ServerConfig::new(place.to_string()).with_version(setup.version);
     config.seed = SEED.fetch_add(1, Ordering::Relaxed);
     config.load_balanced = setup.services > 0;
     config.replica_set = setup.replica_set.then(|| "rs".into());
+    if let Some(most) = setup.write_batch {
+        config.limits.write_batch = most;
+    }
     if let Some(versions) = setup.wire_versions {
         config.wire_versions = versions;
     }

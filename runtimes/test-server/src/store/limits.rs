@@ -28,6 +28,8 @@ pub struct StoreLimits {
     /// error 50, `MaxTimeMSExpired`. A store has no clock, but counts steps, [`STEPS_PER_MILLISECOND`] of them to the
     /// millisecond.
     pub command_time: Duration,
+    /// The most writes of one command, which a hello names as `maxWriteBatchSize`: more are refused.
+    pub write_batch: usize,
 }
 
 /// How many steps of work count as a millisecond: a step is a value looked at, or [`BYTES_PER_STEP`] bytes copied.
@@ -47,6 +49,7 @@ impl Default for StoreLimits {
             cursor_bytes: 256 << 20,
             cursor_timeout: Duration::from_secs(600),
             command_time: Duration::from_secs(1),
+            write_batch: 100_000,
         }
     }
 }

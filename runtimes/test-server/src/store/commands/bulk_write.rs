@@ -69,7 +69,7 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     }
     let namespaces = namespaces(&arguments)?;
     namespaces.iter().try_for_each(|namespace| store.catalog.refuse_view(*namespace))?;
-    let operations = batch(&arguments, "ops")?;
+    let operations = batch(&arguments, "ops", store.catalog.limits.write_batch)?;
     let read = |(index, operation)| Operation::read(index, operation, &namespaces);
     let operations: Vec<_> = operations.into_iter().enumerate().map(read).collect::<Result<_, _>>()?;
     if arguments.get("txnNumber").is_some() && arguments.get("autocommit").is_none() {

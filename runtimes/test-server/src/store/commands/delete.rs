@@ -26,7 +26,7 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
-    let statements = batch(&arguments, "deletes")?;
+    let statements = batch(&arguments, "deletes", store.catalog.limits.write_batch)?;
     for statement in &statements {
         Arguments::new("delete.deletes", statement).check_known(STATEMENT)?;
     }

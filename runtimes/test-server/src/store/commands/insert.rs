@@ -12,7 +12,7 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
-    let documents = batch(&arguments, "documents")?;
+    let documents = batch(&arguments, "documents", store.catalog.limits.write_batch)?;
     let mut writes = Writes::new(&arguments)?;
     for document in documents {
         let document = store.catalog.with_id(document);

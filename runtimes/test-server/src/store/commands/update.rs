@@ -40,7 +40,7 @@ pub(super) fn run(store: &mut Store, command: &Call<'_>) -> Result<RawDocumentBu
     let arguments = command.arguments();
     arguments.check_known(FIELDS)?;
     let namespace = command.namespace()?;
-    let statements = batch(&arguments, "updates")?;
+    let statements = batch(&arguments, "updates", store.catalog.limits.write_batch)?;
     let is_8_0 = store.version >= ServerVersion::V8_0;
     let known = [STATEMENT, if is_8_0 { STATEMENT_OF_8_0 } else { &[] }].concat();
     for statement in &statements {

@@ -1,7 +1,6 @@
 //! The common part of insert, update and delete: a batch of writes, each of which may fail.
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf};
-use cmap_core::wire::Limits;
 
 use crate::store::arguments::Arguments;
 use crate::store::failure::{CommandFailure, code};
@@ -19,10 +18,13 @@ pub(super) struct Writes {
     errors: RawArrayBuf,
 }
 
-/// The documents of a batch: at least one, and not too many.
-pub(super) fn batch<'a>(arguments: &Arguments<'a>, name: &str) -> Result<Vec<&'a RawDocument>, CommandFailure> {
+/// The documents of a batch: at least one, and at most `max`.
+pub(super) fn batch<'a>(
+    arguments: &Arguments<'a>,
+    name: &str,
+    max: usize,
+) -> Result<Vec<&'a RawDocument>, CommandFailure> {
     let batch = arguments.documents(name)?;
-    let max = Limits::DEFAULT.max_write_batch as usize;
     if batch.is_empty() || batch.len() > max {
         let found = batch.len();
         let message = format!("Write batch sizes must be between 1 and {max}. Got {found} operations.");
