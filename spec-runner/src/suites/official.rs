@@ -59,6 +59,7 @@ const UNIFIED_SUITES: [(&str, &str); 17] = [
     ("handshake", "mongodb-handshake/tests/unified"),
     ("operation-timeouts", "client-side-operations-timeout/tests"),
     ("backpressure", "client-backpressure/tests"),
+    ("crud", "crud/tests/unified"),
     ("retryable-reads", "retryable-reads/tests/unified"),
     ("retryable-writes", "retryable-writes/tests/unified"),
     ("sessions", "sessions/tests"),

@@ -131,7 +131,7 @@ impl CommandError {
             CommandErrorKind::Writes(failure) => failure.code(),
             CommandErrorKind::Reauthentication(error) => match error.fault {
                 Fault::Server { code } => code,
-                _ => None,
+                Fault::Network | Fault::Timeout | Fault::Other | _ => None,
             },
             CommandErrorKind::Network(_)
             | CommandErrorKind::Timeout(_)
@@ -156,7 +156,15 @@ impl CommandError {
         match &self.kind {
             CommandErrorKind::Network(_) | CommandErrorKind::Interrupted(_) => true,
             CommandErrorKind::Reauthentication(error) => error.fault == Fault::Network,
-            _ => false,
+            CommandErrorKind::Server(_)
+            | CommandErrorKind::Writes(_)
+            | CommandErrorKind::Timeout(_)
+            | CommandErrorKind::NoTimeLeft { .. }
+            | CommandErrorKind::NotSent(_)
+            | CommandErrorKind::Unwritable(_)
+            | CommandErrorKind::Protocol(_)
+            | CommandErrorKind::Closed
+            | CommandErrorKind::RuntimeGone(_) => false,
         }
     }
 }

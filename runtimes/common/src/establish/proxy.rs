@@ -62,10 +62,9 @@ async fn greet(socks: &mut Socks, stream: &mut (impl AsyncRead + AsyncWrite + Un
 }
 
 fn lost(socks: &Socks, error: &io::Error) -> EstablishError {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            socks.failed(Fault::Network, "it hung up; check that a SOCKS5 proxy listens there")
-        }
-        _ => socks.failed(Fault::Network, error),
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        socks.failed(Fault::Network, "it hung up; check that a SOCKS5 proxy listens there")
+    } else {
+        socks.failed(Fault::Network, error)
     }
 }

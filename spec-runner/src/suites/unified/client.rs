@@ -17,7 +17,7 @@ use cmap_core::options::ClientOptions;
 use cmap_core::session::{TransactionOptions, TransactionState};
 use cmap_core::time::Instant;
 use cmap_core::topology::{ServerSelector, TopologyDescription};
-use cmap_sim::{CursorOptions, SessionOptions};
+use cmap_sim::{CursorOptions, SessionOptions, WriteResult};
 
 use super::commands::Held;
 use super::failure::Failure;
@@ -84,6 +84,9 @@ pub struct Operate<'o> {
     pub is_once: bool,
 }
 
+/// The items of a sequence, and its name.
+pub type Items = (&'static str, Vec<Document>);
+
 /// A client: its pool and its monitor, if it has one.
 pub trait Client: Clone + 'static {
     /// Its cursors.
@@ -148,6 +151,14 @@ pub trait Client: Clone + 'static {
         operation: &Operate<'_>,
         session: Option<&mut Self::Session>,
     ) -> impl Future<Output = Result<Document, Failure>>;
+
+    /// Runs a write whose items are in sequences, in this session or one of its own.
+    fn write(
+        &self,
+        operation: &Operate<'_>,
+        sequences: Vec<Items>,
+        session: Option<&mut Self::Session>,
+    ) -> impl Future<Output = Result<WriteResult, Failure>>;
 
     /// Runs an operation that makes a cursor, in this session or one of its own. `options` replace what the command says of its
     /// getMores.

@@ -11,9 +11,9 @@ use cmap_core::options::{ClientOptions, ReadPreference};
 use cmap_core::session::TransactionState;
 use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
-use cmap_sim::CursorOptions;
+use cmap_sim::{CursorOptions, WriteResult};
 
-use super::client::{Client, Operate};
+use super::client::{Client, Items, Operate};
 use super::cursor::Cursor;
 use super::failure::Failure;
 use super::journal::Journal;
@@ -77,6 +77,26 @@ impl<C: Client> Caller<C> {
             None => Ok(reply),
             Some(failure) => Err(failure),
         }
+    }
+
+    /// Runs a write whose items are in sequences, with retries.
+    ///
+    /// # Errors
+    /// The server's error, those of single writes too, or a failure of the client.
+    pub async fn write(
+        &self,
+        database: &str,
+        command: &Document,
+        sequences: Vec<Items>,
+        sending: Sending,
+        session: &Session<C>,
+    ) -> Result<WriteResult, Failure> {
+        let Sending { selector, is_once } = sending;
+        let operation = Operate { database, command, selector, deadline: session.deadline, is_once };
+        let mut taken = session.take()?;
+        let ended = self.client.write(&operation, sequences, taken.as_mut()).await;
+        session.give_back(taken);
+        ended
     }
 
     /// Runs a command that makes a cursor, with retries. `options` replace what the command says of its getMores.

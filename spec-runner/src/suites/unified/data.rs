@@ -30,6 +30,8 @@ pub struct Plan {
     pub read_preference: Option<ReadPreferenceDocument>,
     /// What the method makes of the reply.
     pub outcome: Outcome,
+    /// What it inserts, if that may be several batches.
+    pub documents: Option<Vec<Document>>,
 }
 
 /// What a method makes of its reply.
@@ -94,6 +96,12 @@ impl Plan {
         if let Some(concern) = write_concern.filter(|_| !reads) {
             built.insert("writeConcern", concern.0.clone());
         }
+        let is_of_many = data.method == Method::InsertMany;
+        let documents = if is_of_many { built.remove("documents") } else { None };
+        let documents = documents.map(|documents| {
+            let documents = documents.as_array().map(Vec::as_slice).unwrap_or_default();
+            documents.iter().filter_map(Bson::as_document).cloned().collect()
+        });
         let named = Some("database").filter(|_| data.method == Method::DropDatabase);
         let database = match named.map(|name| data.arguments.get_str(name)) {
             _ if on_admin => "admin",
@@ -102,7 +110,7 @@ impl Plan {
         };
         let database = database.to_owned();
         let read_preference = place.options.read_preference.clone();
-        Ok(Self { database, command: built, reads, read_preference, outcome })
+        Ok(Self { database, command: built, reads, read_preference, outcome, documents })
     }
 }
 
@@ -189,7 +197,9 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
         }
         Method::DeleteMany | Method::DeleteOne => {
             let limit = i32::from(data.method == Method::DeleteOne);
-            command.insert("deletes", vec![doc! { "q": argument("filter")?, "limit": limit }]);
+            let mut deletion = doc! { "q": argument("filter")?, "limit": limit };
+            copy(&mut deletion, &["hint"]);
+            command.insert("deletes", vec![deletion]);
             command.insert("ordered", true);
             Outcome::Deleted
         }
@@ -218,12 +228,12 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
         }
         Method::FindOneAndDelete => {
             command.extend(doc! { "query": argument("filter")?, "remove": true });
-            copy(command, &["sort"]);
+            copy(command, &["sort", "hint"]);
             Outcome::Field("value")
         }
         Method::FindOneAndReplace => {
             command.extend(doc! { "query": argument("filter")?, "update": argument("replacement")? });
-            copy(command, &["sort", "upsert"]);
+            copy(command, &["sort", "upsert", "hint"]);
             command.extend(
                 arguments.get_str("returnDocument").ok().map(|which| ("new".into(), (which == "After").into())),
             );
@@ -231,7 +241,7 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
         }
         Method::FindOneAndUpdate => {
             command.extend(doc! { "query": argument("filter")?, "update": argument("update")? });
-            copy(command, &["sort", "upsert"]);
+            copy(command, &["sort", "upsert", "hint"]);
             command.extend(
                 arguments.get_str("returnDocument").ok().map(|which| ("new".into(), (which == "After").into())),
             );
@@ -245,7 +255,7 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
                 documents.iter().filter_map(Bson::as_document).map(|own| with_id(own, &mut next_id)).collect();
             let ids: Vec<Bson> = documents.iter().filter_map(|document| document.get("_id").cloned()).collect();
             command.extend(doc! { "documents": documents, "ordered": true });
-            copy(command, &["ordered"]);
+            copy(command, &["ordered", "comment"]);
             Outcome::Known(inserted(data.method, ids))
         }
         Method::ListCollections | Method::ListCollectionObjects | Method::ListCollectionNames => {
@@ -270,7 +280,7 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
             let change = if data.method == Method::ReplaceOne { "replacement" } else { "update" };
             let multi = data.method == Method::UpdateMany;
             let mut update = doc! { "q": argument("filter")?, "u": argument(change)?, "multi": multi };
-            copy(&mut update, &["upsert", "sort"]);
+            copy(&mut update, &["upsert", "sort", "hint"]);
             command.insert("updates", vec![update]);
             command.insert("ordered", true);
             Outcome::Updated

@@ -5,9 +5,11 @@ use core::fmt;
 use bson::{Bson, Document};
 use cmap_core::connection::{Fault, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};
 use cmap_core::pool::{Cause, CheckOutError, CheckOutErrorKind};
+use cmap_sim::WriteResult;
 
 use super::format::ExpectedError;
-use super::matching::Saved;
+use super::matching::{Pattern, Saved};
+use super::writes::{concern_errors, write_errors};
 
 /// The labels of an error after which an operation may be tried again, but not at once.
 const OVERLOAD: [&str; 2] = [SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR];
@@ -26,6 +28,8 @@ pub struct Failure {
     pub labels: Vec<String>,
     /// The result of what was done before it.
     pub result: Option<Box<Bson>>,
+    /// What its batches have done, and which of their items have failed.
+    pub written: Option<Box<WriteResult>>,
 }
 
 /// How an operation failed.
@@ -54,7 +58,7 @@ pub enum FailureKind {
 impl Failure {
     /// A failure of this kind, without labels.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), labels: Vec::new(), result: None }
+        Self { kind, message: message.into(), labels: Vec::new(), result: None, written: None }
     }
 
     /// What was asked of the client makes no sense.
@@ -151,8 +155,34 @@ impl Failure {
         {
             return Some(format!("its reply: {mismatch}"));
         }
+        if let Some(mismatch) = self.writes_mismatch(expected, saved) {
+            return Some(mismatch);
+        }
         let expected = expected.expect_result.as_ref()?;
         expected.compare(self.result.as_deref(), saved).err().map(|mismatch| format!("its result: {mismatch}"))
+    }
+
+    /// Where the errors of single writes and of write concerns are not as expected.
+    fn writes_mismatch(&self, expected: &ExpectedError, saved: Saved<'_>) -> Option<String> {
+        let written = self.written.clone().unwrap_or_default();
+        if let Some(expected) = &expected.write_errors {
+            let found = write_errors(&written);
+            if !found.keys().eq(expected.keys()) {
+                return Some(format!("the writes that failed are {found:?}"));
+            }
+            let compare = |(index, expected): (&String, &Pattern)| expected.compare(found.get(index), saved).err();
+            if let Some(mismatch) = expected.iter().find_map(compare) {
+                return Some(format!("the error of a write: {mismatch}"));
+            }
+        }
+        let expected = expected.write_concern_errors.as_ref()?;
+        let found = concern_errors(&written);
+        if found.len() != expected.len() {
+            return Some(format!("the errors of write concerns are {found:?}"));
+        }
+        let mismatch =
+            expected.iter().zip(&found).find_map(|(expected, found)| expected.compare(Some(found), saved).err());
+        mismatch.map(|mismatch| format!("the error of a write concern: {mismatch}"))
     }
 }
 

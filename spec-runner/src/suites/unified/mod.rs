@@ -11,6 +11,7 @@
 
 pub mod bulk_write;
 pub mod client;
+pub mod client_bulk_write;
 pub mod commands;
 pub mod cursor;
 pub mod data;
@@ -23,6 +24,7 @@ pub mod matching;
 pub mod operations;
 pub mod transaction;
 pub mod verdict;
+pub mod writes;
 
 use alloc::rc::Rc;
 use core::fmt;

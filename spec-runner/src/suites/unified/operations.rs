@@ -20,9 +20,12 @@ use super::cursor::Cursor;
 use super::data::{self, Outcome, Place, Plan};
 use super::entities::{self, Entities, Live, Thread};
 use super::failure::Failure;
-use super::format::{Action, CursorCommand, Data, Entity, Expectation, Method, Occurrences, Operation, Special};
+use super::format::{
+    Action, CursorCommand, Data, Document as Written, Entity, Expectation, Method, Occurrences, Operation, Special,
+};
 use super::transaction::preference;
-use super::{Stop, bulk_write};
+use super::writes::{Model, Problem};
+use super::{Stop, bulk_write, client_bulk_write};
 use crate::suites::requirement::Topology;
 
 /// How long to wait for events and threads.
@@ -242,12 +245,30 @@ impl<E: Engine> Running<E> {
             Special::AssertIndexExists(name) => self.check_index(name, true)?,
             Special::AssertIndexNotExists(name) => self.check_index(name, false)?,
             Special::EndSession {} => drop(self.entities.session(&operation.object)?.take()),
-            Special::BulkWrite { requests, ordered, session } => {
+            Special::BulkWrite { requests, ordered, comment, variables, timeout_ms, session, .. } => {
                 let (caller, place) = self.place(&operation.object)?;
                 let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
-                let requests: Vec<_> = requests.iter().map(|request| request.0.clone()).collect();
-                let writes = bulk_write::writes(&requests, || self.next_id()).map_err(Stop::failed)?;
-                return Ok(bulk_write::run(&caller, &place, writes, ordered.unwrap_or(true), session).await.map(Some));
+                let models = match self.models(requests)? {
+                    Ok(models) => models,
+                    Err(failure) => return Ok(Err(failure)),
+                };
+                let options = bulk_write::Options {
+                    ordered: ordered.unwrap_or(true),
+                    comment: comment.as_ref().map(|comment| comment.0.clone()),
+                    variables: variables.as_ref().map(|variables| variables.0.clone()),
+                };
+                let session = caller.session(session, timeout_ms.map(Duration::from_millis));
+                return Ok(bulk_write::run(&caller, &place, &models, &options, &session).await.map(Some));
+            }
+            Special::ClientBulkWrite(write) => {
+                let caller = self.entities.client(&operation.object)?;
+                let session = write.session.as_deref().map(|name| self.entities.session(name)).transpose()?;
+                let models = match self.models(&write.models)? {
+                    Ok(models) => models,
+                    Err(failure) => return Ok(Err(failure)),
+                };
+                let session = caller.session(session, write.timeout_ms.map(Duration::from_millis));
+                return Ok(client_bulk_write::run(&caller, &models, write.fields(), &session).await.map(Some));
             }
             Special::Download { id } => return self.download(&operation.object, doc! { "_id": id.0.clone() }).await,
             Special::DownloadByName { filename } => {
@@ -408,6 +429,7 @@ impl<E: Engine> Running<E> {
             reads: true,
             read_preference: place.options.read_preference.clone(),
             outcome: Outcome::Documents,
+            documents: None,
         };
         let mut files = find("fs.files", file);
         files.command.insert("limit", 1);
@@ -470,6 +492,16 @@ impl<E: Engine> Running<E> {
         }
     }
 
+    /// The writes of a bulk, or why a driver refuses them.
+    fn models(&self, models: &[Written]) -> Result<Result<Vec<Model>, Failure>, Stop> {
+        let models: Vec<_> = models.iter().map(|model| model.0.clone()).collect();
+        match Model::read_all(&models, || self.next_id()) {
+            Ok(models) => Ok(Ok(models)),
+            Err(Problem::Refused(why)) => Ok(Err(Failure::client(why))),
+            Err(Problem::Unknown(text)) => Err(Stop::failed(text)),
+        }
+    }
+
     fn next_id(&self) -> ObjectId {
         let number = self.ids.get() + 1;
         self.ids.set(number);
@@ -498,6 +530,11 @@ async fn attempt<C: Client>(
         (None, None) => caller.options.read_preference.clone().into(),
     };
     let sending = Sending { selector, is_once: false };
+    if let Some(documents) = &plan.documents {
+        let items = vec![("documents", documents.clone())];
+        caller.write(&plan.database, &plan.command, items, sending, &session).await?;
+        return Ok(Attempt::Result(plan.outcome.of_reply(&Document::new())));
+    }
     if !plan.outcome.is_of_cursor() {
         let reply = caller.run(&plan.database, &plan.command, sending, &session).await?;
         return Ok(Attempt::Result(plan.outcome.of_reply(&reply)));

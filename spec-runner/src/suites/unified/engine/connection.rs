@@ -15,12 +15,12 @@ use cmap_core::topology::{ServerSelector, TopologyDescription};
 use cmap_core::wire::{ServerError, WriteError, WriteFailure};
 use cmap_sim::{
     CheckOutError, CommandError, CommandErrorKind, CursorOptions, Event, Labelled, OperationError, OperationErrorKind,
-    Session, SessionOptions, SimRuntime, TokenReply,
+    Session, SessionOptions, SimRuntime, TokenReply, WriteResult,
 };
 
 use super::cursor::SimCursor;
 use super::servers::TOKEN;
-use crate::suites::unified::client::{Client, Operate};
+use crate::suites::unified::client::{Client, Items, Operate};
 use crate::suites::unified::commands::Held;
 use crate::suites::unified::failure::{Failure, FailureKind};
 use crate::suites::unified::format::DriverInfo;
@@ -224,6 +224,21 @@ impl Client for SimClient {
         Document::try_from(&*reply).map_err(|error| Failure::client(error.to_string()))
     }
 
+    async fn write(
+        &self,
+        operation: &Operate<'_>,
+        sequences: Vec<Items>,
+        session: Option<&mut Session>,
+    ) -> Result<WriteResult, Failure> {
+        let body = raw(operation.command)?;
+        let prepared = self.prepare(operation, &body);
+        let ran = match session {
+            None => write(prepared, sequences).await,
+            Some(session) => write(prepared.in_session(session), sequences).await,
+        };
+        ran.map_err(|error| of_operation(&error))
+    }
+
     async fn cursor(
         &self,
         operation: &Operate<'_>,
@@ -267,6 +282,13 @@ impl Client for SimClient {
     }
 }
 
+async fn write<S>(operation: cmap_sim::Operation<'_, S>, sequences: Vec<Items>) -> Result<WriteResult, OperationError> {
+    let mut sequences = sequences.into_iter();
+    let (name, items) = sequences.next().unwrap_or_default();
+    let first = operation.sequence(name, items);
+    sequences.fold(first, |others, (name, items)| others.sequence(name, items)).run().await
+}
+
 fn raw(command: &Document) -> Result<RawDocumentBuf, Failure> {
     RawDocumentBuf::try_from(command).map_err(|error| Failure::client(error.to_string()))
 }
@@ -275,6 +297,7 @@ pub(super) fn of_operation(error: &OperationError) -> Failure {
     let mut failure = match &error.kind {
         OperationErrorKind::CheckOut(error) => of_check_out(error),
         OperationErrorKind::Command(error) => of_command(error),
+        OperationErrorKind::Writes(result) => of_result(result),
         error @ (OperationErrorKind::Unwritable(_)
         | OperationErrorKind::NoSessions
         | OperationErrorKind::ForeignSession
@@ -283,6 +306,7 @@ pub(super) fn of_operation(error: &OperationError) -> Failure {
         | OperationErrorKind::NoSnapshots
         | _) => Failure::client(error.to_string()),
     };
+    failure.written = error.written().map(|written| Box::new(written.clone()));
     for label in LABELS.iter().filter(|label| error.has_label(label)) {
         if !failure.labels.iter().any(|own| own == label) {
             failure.labels.push((*label).to_owned());
@@ -316,6 +340,19 @@ fn of_command(error: &CommandError) -> Failure {
     Failure::new(kind, error.to_string())
 }
 
+/// The errors of batches.
+fn of_result(result: &WriteResult) -> Failure {
+    let mut reply = doc! { "ok": 1 };
+    let errors: Vec<Document> = result.errors.iter().map(write_error).collect();
+    if !errors.is_empty() {
+        reply.insert("writeErrors", errors);
+    }
+    if let Some(concern) = result.concern_errors.first() {
+        reply.insert("writeConcernError", concern_error(&concern.error));
+    }
+    Failure::of_reply(&reply).unwrap_or_else(|| Failure::client(result.to_string()))
+}
+
 /// The errors of single writes, with what a client keeps of the reply.
 fn of_writes(failure: &WriteFailure) -> Failure {
     let mut reply = doc! { "ok": 1 };
@@ -327,14 +364,18 @@ fn of_writes(failure: &WriteFailure) -> Failure {
         reply.insert("writeErrors", errors);
     }
     if let Some(concern) = &failure.write_concern {
-        let mut error = doc! { "code": concern.code, "errmsg": concern.message.as_str() };
-        error.extend(concern.code_name.as_deref().map(|name| ("codeName".to_owned(), name.into())));
-        reply.insert("writeConcernError", error);
+        reply.insert("writeConcernError", concern_error(concern));
     }
     if !failure.labels.is_empty() {
         reply.insert("errorLabels", failure.labels.clone());
     }
     Failure::of_reply(&reply).unwrap_or_else(|| Failure::client(failure.to_string()))
+}
+
+fn concern_error(concern: &ServerError) -> Document {
+    let mut error = doc! { "code": concern.code, "errmsg": concern.message.as_str() };
+    error.extend(concern.code_name.as_deref().map(|name| ("codeName".to_owned(), name.into())));
+    error
 }
 
 fn write_error(error: &WriteError) -> Document {

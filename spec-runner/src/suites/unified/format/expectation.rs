@@ -1,5 +1,7 @@
 //! Expectations after a test, or for one of its operations: errors, events, log messages and collections.
 
+use alloc::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use super::{Document, EventKind, ExpectedEvent};
@@ -31,6 +33,10 @@ pub struct ExpectedError {
     pub error_response: Option<Pattern>,
     /// `expectResult`: the result of what was done before it.
     pub expect_result: Option<Pattern>,
+    /// `writeErrors`: the errors of single writes, by their places.
+    pub write_errors: Option<BTreeMap<String, Pattern>>,
+    /// `writeConcernErrors`, in the order of the batches.
+    pub write_concern_errors: Option<Vec<Pattern>>,
 }
 
 /// One of `expectEvents`: the events of one family that one client had.

@@ -23,8 +23,8 @@ pub use self::expectation::{
     CollectionData, ExpectedError, ExpectedEvents, ExpectedLogMessages, ExpectedMessage, Severity,
 };
 pub use self::operation::{
-    Action, CollectionName, CursorCommand, Data, DriverInfo, Expectation, FIND, IndexName, Method, Occurrences,
-    Operation, ReadPreferenceDocument, Special, TransactionArguments, WithTransactionArguments,
+    Action, ClientBulkWrite, CollectionName, CursorCommand, Data, DriverInfo, Expectation, FIND, IndexName, Method,
+    Occurrences, Operation, ReadPreferenceDocument, Special, TransactionArguments, WithTransactionArguments,
 };
 pub use self::requirement::{Deployment, Requirement, Serverless};
 

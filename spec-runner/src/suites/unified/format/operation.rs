@@ -190,9 +190,22 @@ pub enum Special {
         requests: Vec<Document>,
         /// Whether the first that fails is the last.
         ordered: Option<bool>,
+        /// `comment`, of all commands.
+        comment: Option<Any>,
+        /// `let`, of updates and deletes.
+        #[serde(rename = "let")]
+        variables: Option<Document>,
+        /// For servers since 8.2.
+        #[serde(rename = "rawData")]
+        _raw_data: Option<bool>,
+        /// How long the whole may take.
+        #[serde(rename = "timeoutMS")]
+        timeout_ms: Option<u64>,
         /// In which session.
         session: Option<String>,
     },
+    /// Several writes in any collections.
+    ClientBulkWrite(ClientBulkWrite),
     /// The content of a file in GridFS.
     Download {
         /// The file's `_id`.
@@ -233,6 +246,35 @@ pub enum Special {
         #[serde(rename = "timeoutMS")]
         timeout_ms: Option<u64>,
     },
+}
+
+/// Several writes in any collections.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct ClientBulkWrite {
+    /// The writes, in their order.
+    pub models: Vec<Document>,
+    /// Whether the results of single writes are wanted.
+    pub verbose_results: Option<bool>,
+    /// Whether the first that fails is the last.
+    pub ordered: Option<bool>,
+    /// `bypassDocumentValidation`.
+    pub bypass_document_validation: Option<bool>,
+    /// `comment`.
+    pub comment: Option<Any>,
+    /// `let`.
+    #[serde(rename = "let")]
+    pub variables: Option<Document>,
+    /// `writeConcern`.
+    pub write_concern: Option<Document>,
+    /// For servers since 8.2.
+    #[serde(rename = "rawData")]
+    _raw_data: Option<bool>,
+    /// How long the whole may take.
+    #[serde(rename = "timeoutMS")]
+    pub timeout_ms: Option<u64>,
+    /// In which session.
+    pub session: Option<String>,
 }
 
 /// The options of a transaction.
@@ -412,11 +454,8 @@ pub enum Method {
 }
 
 /// What some operations need that a pool does not have.
-const LACKING: [(&str, &[&str]); 3] = [
-    ("change streams", &["createChangeStream"]),
-    ("bulk writes of a whole client", &["clientBulkWrite"]),
-    ("a server that runs JavaScript (mapReduce)", &["mapReduce"]),
-];
+const LACKING: [(&str, &[&str]); 2] =
+    [("change streams", &["createChangeStream"]), ("a server that runs JavaScript (mapReduce)", &["mapReduce"])];
 
 /// The arguments of a find that are fields of its command.
 #[rustfmt::skip]
@@ -443,28 +482,47 @@ fn has_key(value: &Value, key: &str) -> bool {
     }
 }
 
+impl ClientBulkWrite {
+    /// The fields of the command.
+    pub fn fields(&self) -> bson::Document {
+        let errors_only = self.verbose_results.map(|verbose| !verbose);
+        let (comment, variables) = (self.comment.as_ref(), self.variables.as_ref());
+        let fields: [(&str, Option<bson::Bson>); 6] = [
+            ("errorsOnly", errors_only.map(Into::into)),
+            ("ordered", self.ordered.map(Into::into)),
+            ("bypassDocumentValidation", self.bypass_document_validation.map(Into::into)),
+            ("comment", comment.map(|comment| comment.0.clone())),
+            ("let", variables.map(|variables| variables.0.clone().into())),
+            ("writeConcern", self.write_concern.as_ref().map(|concern| concern.0.clone().into())),
+        ];
+        fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
 impl Method {
     /// The arguments that are carried out.
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Aggregate => &["pipeline", "batchSize", "maxTimeMS"],
-            Self::Count | Self::CountDocuments | Self::DeleteMany | Self::DeleteOne => &["filter"],
+            Self::Count | Self::CountDocuments => &["filter"],
+            Self::DeleteMany | Self::DeleteOne => &["filter", "hint"],
             Self::CreateCollection => &["collection", "capped", "size", "max"],
             Self::DropCollection => &["collection"],
             Self::DropDatabase => &["database"],
-            Self::FindOneAndDelete => &["filter", "sort"],
+            Self::FindOneAndDelete => &["filter", "sort", "hint"],
             Self::CreateFindCursor | Self::Find => &FIND,
             Self::FindOne => &["filter", "sort"],
             Self::CreateIndex => &["keys", "name"],
             Self::Distinct => &["fieldName", "filter"],
             Self::DropIndex => &["name"],
             Self::EstimatedDocumentCount => &["maxTimeMS"],
-            Self::ReplaceOne => &["filter", "replacement", "upsert", "sort"],
-            Self::FindOneAndReplace => &["filter", "replacement", "upsert", "sort", "returnDocument"],
-            Self::FindOneAndUpdate => &["filter", "update", "upsert", "sort", "returnDocument"],
-            Self::UpdateMany | Self::UpdateOne => &["filter", "update", "upsert", "sort"],
-            Self::InsertMany => &["documents", "ordered"],
-            Self::InsertOne => &["document"],
+            Self::ReplaceOne => &["filter", "replacement", "upsert", "sort", "hint"],
+            Self::FindOneAndReplace => &["filter", "replacement", "upsert", "sort", "returnDocument", "hint"],
+            Self::FindOneAndUpdate => &["filter", "update", "upsert", "sort", "returnDocument", "hint"],
+            Self::UpdateMany | Self::UpdateOne => &["filter", "update", "upsert", "sort", "hint"],
+            // `rawData` is for servers since 8.2.
+            Self::InsertMany => &["documents", "ordered", "comment", "rawData"],
+            Self::InsertOne => &["document", "comment", "rawData"],
             Self::ListCollections | Self::ListCollectionObjects | Self::ListCollectionNames | Self::ListIndexes => {
                 &["filter", "batchSize"]
             }
