@@ -141,15 +141,20 @@ fn first_value(document: &RawDocument) -> Option<(u8, Range<usize>)> {
 
 /// Where the field of this name begins, if it is a document.
 fn place_of_document(document: &RawDocument, name: &str) -> Option<usize> {
-    let field = elements(document).map_while(Result::ok).find(|element| element.name == name.as_bytes())?;
-    let inner = field.document()?;
-    Some(inner.as_bytes().as_ptr().addr() - document.as_bytes().as_ptr().addr())
+    for element in elements(document) {
+        let element = element.ok()?;
+        if element.name == name.as_bytes() {
+            let inner = element.document()?;
+            return Some(inner.as_bytes().as_ptr().addr() - document.as_bytes().as_ptr().addr());
+        }
+    }
+    None
 }
 
 /// The document that begins there has become longer by a field `_id`.
 fn lengthen(bytes: &mut [u8], at: usize) {
     let Some(length) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) else { return };
-    let longer = i32::from_le_bytes(*length).saturating_add(ID_FIELD as i32);
+    let longer = i32::from_le_bytes(*length).saturating_add(i32::try_from(ID_FIELD).unwrap_or(i32::MAX));
     *length = longer.to_le_bytes();
 }
 
