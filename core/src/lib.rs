@@ -79,6 +79,7 @@
 //! | [`retry`] | what to do after an operation has failed: try again, when and where; or give up |
 //! | [`session`] | the sessions of operations, and the time of the cluster |
 //! | `batch` | feature `wire`: writes of any number, as commands that a server takes |
+//! | `change_stream` | feature `wire`: change streams, and what follows their failures |
 //! | [`statistics`] | histograms of durations |
 //! | [`log`] | the log records made from events |
 //! | [`options`] | what a user can set: the connection string and every option in it |
@@ -98,6 +99,8 @@ extern crate std;
 pub mod address;
 #[cfg(feature = "wire")]
 pub mod batch;
+#[cfg(feature = "wire")]
+pub mod change_stream;
 pub mod connection;
 mod error_text;
 pub mod log;

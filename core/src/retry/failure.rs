@@ -17,7 +17,7 @@ pub const READ_CODES: [i32; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10107, 116
 pub const WRITE_CODES: [i32; 12] = [6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
 
 /// The wire version of MongoDB 4.4, whose servers label their errors themselves.
-pub(super) const LABELS_ITS_ERRORS: i32 = 9;
+pub(crate) const LABELS_ITS_ERRORS: i32 = 9;
 
 /// The code and the beginning of the message with which servers refuse transaction numbers (RTY-12).
 const NO_TRANSACTION_NUMBERS: (i32, &str) = (20, "Transaction numbers");

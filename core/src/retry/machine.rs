@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use super::failure::{ErrorLabel, Failure, FailureKind, LABELS_ITS_ERRORS, Labels};
 use super::policy::{RetryLimit, RetryPolicy};
+use super::rest::rest;
 use super::retryability::{OnceReason, RetryOption, Retryability};
 use crate::address::ServerAddress;
 use crate::random::Random;
@@ -28,12 +29,6 @@ const BASE_BACKOFF: Duration = Duration::from_millis(100);
 
 /// The longest pause (BP-3).
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
-
-/// The number of retries that follow their errors at once.
-const PROMPT_RETRIES: u32 = 2;
-
-/// The longest pause before another one.
-const MAX_REST: Duration = Duration::from_millis(100);
 
 /// The retries of one operation.
 ///
@@ -266,10 +261,10 @@ impl Retry {
     fn retry(&mut self, now: Instant, failure: &Failure) -> Next {
         let at = if failure.is_overload() {
             now + self.backoff(failure.base_backoff)
-        } else if self.retries >= PROMPT_RETRIES && !self.met_overload {
-            now + self.rest()
-        } else {
+        } else if self.met_overload {
             now
+        } else {
+            now + rest(self.retries, &mut self.random)
         };
         if self.deadline.is_some_and(|deadline| deadline <= at) {
             // BP-5.
@@ -285,13 +280,6 @@ impl Retry {
         let number = self.retries.saturating_add(1);
         let most = 1_u32.checked_shl(number).and_then(|factor| base.checked_mul(factor)).unwrap_or(MAX_BACKOFF);
         let most = nanos(most.min(MAX_BACKOFF));
-        Duration::from_nanos(self.random.up_to(most.saturating_sub(1)))
-    }
-
-    /// A pause before a retry that is not the first ones, where no server is overloaded.
-    fn rest(&mut self) -> Duration {
-        let doubled = 1_u64.checked_shl(self.retries - PROMPT_RETRIES + 1).map(Duration::from_millis);
-        let most = nanos(doubled.unwrap_or(MAX_REST).min(MAX_REST));
         Duration::from_nanos(self.random.up_to(most.saturating_sub(1)))
     }
 

@@ -16,14 +16,18 @@
 //! | `retryability` | which commands may be repeated |
 //! | [`failure`] | what an error says about repeating: its codes and labels |
 //! | `policy` | the options of a client |
+//! | `rest` | the pauses between attempts |
 //! | `machine` | the decisions |
 
 pub mod failure;
 mod machine;
 mod policy;
+mod rest;
 mod retryability;
 
 pub use self::failure::{ErrorLabel, Failure, FailureKind, Labels};
 pub use self::machine::{Decision, FailedServer, GiveUp, Next, Numbering, Retry, Which};
 pub use self::policy::{RetryLimit, RetryPolicy};
+#[cfg(feature = "wire")]
+pub(crate) use self::rest::rest;
 pub use self::retryability::{OnceReason, RetryOption, Retryability};
