@@ -553,31 +553,31 @@ fn number(document: &RawDocument) -> i32 {
     document.get_i32("_id").unwrap()
 }
 
-async fn fail<R: Runtime>(client: &Client<R>, mode: RawDocumentBuf, data: RawDocumentBuf) {
+pub(super) async fn fail<R: Runtime>(client: &Client<R>, mode: RawDocumentBuf, data: RawDocumentBuf) {
     let fail_point = rawdoc! { "configureFailPoint": "failCommand", "mode": mode, "data": data };
     client.operation(("admin", fail_point)).on(Writable).run().await.unwrap();
 }
 
 /// How many cursors are open on the server.
-async fn open_cursors<R: Runtime>(client: &Client<R>) -> i32 {
+pub(super) async fn open_cursors<R: Runtime>(client: &Client<R>) -> i32 {
     let reply = client.operation(("db", rawdoc! { "dbStats": 1 })).on(Writable).run().await.unwrap();
     reply.get_i32("openCursors").unwrap()
 }
 
-async fn no_cursor_is_open<R: Runtime>(client: &Client<R>) {
+pub(super) async fn no_cursor_is_open<R: Runtime>(client: &Client<R>) {
     while open_cursors(client).await > 0 {
         yield_now().await;
     }
 }
 
 /// Those commands that have this name.
-fn named<'c>(commands: &'c [RawDocumentBuf], name: &str) -> Vec<&'c RawDocumentBuf> {
+pub(super) fn named<'c>(commands: &'c [RawDocumentBuf], name: &str) -> Vec<&'c RawDocumentBuf> {
     let is_wanted = |command: &&RawDocumentBuf| command.iter().next().unwrap().unwrap().0.as_str() == name;
     commands.iter().filter(is_wanted).collect()
 }
 
 /// The commands that were sent since the events were last read.
-fn sent(events: &mut Subscription) -> Vec<RawDocumentBuf> {
+pub(super) fn sent(events: &mut Subscription) -> Vec<RawDocumentBuf> {
     let mut sent = Vec::new();
     while let Some(notice) = events.try_next() {
         let Notice::Event { event: Event::Command(event), .. } = notice else { continue };
@@ -588,10 +588,10 @@ fn sent(events: &mut Subscription) -> Vec<RawDocumentBuf> {
     sent
 }
 
-fn lsid(command: &RawDocumentBuf) -> RawDocumentBuf {
+pub(super) fn lsid(command: &RawDocumentBuf) -> RawDocumentBuf {
     command.get_document("lsid").unwrap().to_owned()
 }
 
-fn of_cursor(error: &OperationError) -> Option<&CursorError> {
+pub(super) fn of_cursor(error: &OperationError) -> Option<&CursorError> {
     if let OperationErrorKind::Cursor(error) = &error.kind { Some(error) } else { None }
 }

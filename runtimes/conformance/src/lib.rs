@@ -23,6 +23,7 @@ pub mod basics;
 pub mod batches;
 mod bystanders;
 pub mod cancellation;
+pub mod change_streams;
 pub mod clock_steps;
 pub mod closing;
 pub mod command_defaults;

@@ -77,6 +77,11 @@ impl Batch {
         RawDocument::from_bytes(bytes).ok()
     }
 
+    /// The reply, until its last document has been read.
+    pub(super) fn reply(&self) -> Option<&RawDocument> {
+        self.reply.as_deref()
+    }
+
     /// Whether all documents have been read.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()

@@ -16,7 +16,8 @@ use super::typed::TypedCursor;
 use crate::error::OperationError;
 use crate::runtime::Runtime;
 
-/// The documents that a command found. Made by [`Operation::cursor`](crate::Operation::cursor).
+/// The documents that a command found. Made by [`Operation::cursor`](crate::Operation::cursor), or the changes of a change stream, made
+/// by [`Operation::watch`](crate::Operation::watch).
 ///
 /// [`try_next`](Self::try_next) lends one document after the other, without a copy. As a [`Stream`] the cursor gives them away,
 /// each with an allocation of its own; [`with_type`](Self::with_type) makes values of them. One batch is in memory.
@@ -24,7 +25,8 @@ use crate::runtime::Runtime;
 /// - A future of `try_next` may be dropped at any time, as by a time-out of the caller's: no document is lost, and the next call
 ///   goes on where it stopped. The getMore goes on meanwhile, in a task of the client's runtime, and gives its connection back.
 /// - After an error the cursor has ended, unless [`TimeoutMode::Iteration`](crate::TimeoutMode) says that the iteration alone had no
-///   time left before anything was sent.
+///   time left before anything was sent. A change stream goes on after errors that pass, and after any time-out:
+///   [`is_exhausted`](Self::is_exhausted) says whether it has ended.
 /// - A cursor that is dropped before its end is ended on the server by a task of the client's runtime; [`close`](Self::close)
 ///   waits for that. It keeps no client open: once the client is closed, further batches are errors.
 ///
@@ -87,6 +89,13 @@ impl<R: Runtime> Cursor<R> {
         Ok(self.reader.current())
     }
 
+    /// The place behind the last document of a change stream, also of one that has ended: pass it as `startAfter` or `resumeAfter` to go
+    /// on there with another stream. After a batch without documents it is the place that the server has looked at. `None` for any
+    /// other cursor, and before the first document or empty batch of a stream that began without a token.
+    pub fn resume_token(&self) -> Option<&RawDocument> {
+        self.reader.resume_token()
+    }
+
     /// Whether there is nothing more to read: the server has exhausted the cursor, or it has failed, and all documents at hand
     /// have been read.
     pub fn is_exhausted(&self) -> bool {
@@ -122,8 +131,8 @@ impl<R: Runtime> Cursor<R> {
             let polled = match self.fetching.take() {
                 Some(fetching) => fetching.poll(cx),
                 None => {
-                    let Some(get_more) = self.reader.step(until)? else { return Poll::Ready(Ok(())) };
-                    Fetching::begin(Arc::clone(&get_more.cursor.context), get_more.run(None), cx)
+                    let Some(fetch) = self.reader.step(until)? else { return Poll::Ready(Ok(())) };
+                    Fetching::begin(Arc::clone(fetch.context()), fetch.run(None), cx)
                 }
             };
             match polled {

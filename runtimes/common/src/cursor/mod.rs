@@ -10,7 +10,8 @@
 //! | `implicit_session` | [`Cursor`]: of an operation without a session of the user's own; a stream |
 //! | `user_session` | [`SessionCursor`]: of an operation in a user's session, which each step is given |
 //! | `typed` | [`TypedCursor`]: a stream of values |
-//! | `reader` | what all three read with: the next document, or the getMore that brings it |
+//! | `reader` | what all three read with: the next document, or the command that brings it |
+//! | `change_stream` | a change stream, whose cursor is opened again after errors that pass |
 //! | `server_cursor` | the cursor on its server: getMore and killCursors |
 //! | `fetching` | a getMore under way, in a task |
 //! | `doomed`, `reaper` | the cursors that nobody reads any more; the tasks that end them on their servers |
@@ -20,6 +21,7 @@
 //! | `time` | what a limit of time is for: the cursor's life, or one iteration |
 
 mod batch;
+mod change_stream;
 mod doomed;
 mod fetching;
 mod implicit_session;

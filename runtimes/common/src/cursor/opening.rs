@@ -7,6 +7,7 @@ use cmap_core::session::SessionId;
 use cmap_core::topology::TopologyType;
 
 use super::batch::Batch;
+use super::change_stream::Stream;
 use super::implicit_session::Cursor;
 use super::options::{CursorKind, CursorOptions};
 use super::reader::Reader;
@@ -14,10 +15,11 @@ use super::server_cursor::{Left, Pinned, ServerCursor};
 use super::time::CursorTime;
 use super::user_session::SessionCursor;
 use crate::connection::Connection;
-use crate::error::OperationError;
-use crate::operation::{Answer, InSession, Means, NoSession, Operation, SessionOf};
+use crate::error::{CursorError, OperationError};
+use crate::operation::{Answer, Context, InSession, Means, NoSession, Operation, SessionOf};
 use crate::runtime::Runtime;
 use crate::session::Lent;
+use crate::watch::Tag;
 
 /// The first server version whose getMore takes a comment: MongoDB 4.4.
 const TAKES_COMMENT: i32 = 9;
@@ -57,7 +59,84 @@ impl<R: Runtime> Operation<'_, R, NoSession> {
     }
 }
 
+impl<R: Runtime> Operation<'_, R, NoSession> {
+    /// Watches changes: runs an aggregate whose first stage is `$changeStream`, and returns a cursor of the changes. Its end does not
+    /// come before what is watched is gone: `try_next` waits for a change.
+    ///
+    /// | to watch | database | command |
+    /// |---|---|---|
+    /// | a collection | its own | `{ aggregate: "orders", pipeline: [{ $changeStream: {} }] }` |
+    /// | a database | its own | `{ aggregate: 1, pipeline: [{ $changeStream: {} }] }` |
+    /// | a deployment | `admin` | `{ aggregate: 1, pipeline: [{ $changeStream: { allChangesForCluster: true } }] }` |
+    ///
+    /// After an error that passes, as a failover's, the stream goes on by itself where it was: on a server that suits the operation,
+    /// behind the last change that was handed out (CS-10 to CS-14). [`Cursor::resume_token`] is that place, for another stream that goes
+    /// on there: `resumeAfter`, or `startAfter`, which also passes an invalidation. The stream has ended, with an error, if the server
+    /// has lost that part of its history, or if the pipeline removes the `_id` of a change, which is its token.
+    ///
+    /// A limit of time is for each step. One whose time is up leaves the stream as it was: call again, or, if that
+    /// happens without a change in between, watch again with a longer limit (CSOT-25). Of a [`Command`](cmap_core::connection::Command)
+    /// only its database and its document are sent.
+    ///
+    /// ```
+    /// use cmap_runtime::bson::doc;
+    /// use cmap_runtime::{Client, Error, Runtime};
+    /// use serde::Deserialize;
+    ///
+    /// #[derive(Deserialize)]
+    /// #[serde(rename_all = "camelCase")]
+    /// struct Change {
+    ///     operation_type: String,
+    /// }
+    ///
+    /// async fn print_changes<R: Runtime>(client: &Client<R>) -> Result<(), Error> {
+    ///     let watch = doc! { "aggregate": "orders", "pipeline": [{ "$changeStream": {} }] };
+    ///     let mut changes = client.operation(("shop", watch)).watch().await?.with_type::<Change>();
+    ///     while let Some(change) = changes.try_next().await? {
+    ///         println!("{} {:?}", change.operation_type, changes.resume_token());
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`cursor`](Self::cursor), and the command is no change stream.
+    pub async fn watch(self) -> Result<Cursor<R>, OperationError> {
+        let (reader, _) = open_stream(self, None).await?;
+        Ok(Cursor::new(reader))
+    }
+
+    /// Watches changes as [`watch`](Self::watch) does, with other options, which replace what the command says itself.
+    ///
+    /// # Errors
+    /// Those of [`watch`](Self::watch), and the options do not go together.
+    pub async fn watch_with(self, options: CursorOptions) -> Result<Cursor<R>, OperationError> {
+        let (reader, _) = open_stream(self, Some(options)).await?;
+        Ok(Cursor::new(reader))
+    }
+}
+
 impl<R: Runtime> Operation<'_, R, InSession> {
+    /// Watches changes in the session: runs an aggregate whose first stage is `$changeStream`, and returns a cursor of the changes, each
+    /// of whose steps has to be given the session. After an error that passes, and after a step that was dropped half-way, the stream goes
+    /// on by itself where it was.
+    ///
+    /// # Errors
+    /// Those of [`cursor`](Self::cursor), and the command is no change stream.
+    pub async fn watch(self) -> Result<SessionCursor<R>, OperationError> {
+        let (reader, lsid) = open_stream(self, None).await?;
+        Ok(SessionCursor::new(reader, lsid))
+    }
+
+    /// Watches changes in the session with other options, which replace what the command says itself.
+    ///
+    /// # Errors
+    /// Those of [`watch`](Self::watch), and the options do not go together.
+    pub async fn watch_with(self, options: CursorOptions) -> Result<SessionCursor<R>, OperationError> {
+        let (reader, lsid) = open_stream(self, Some(options)).await?;
+        Ok(SessionCursor::new(reader, lsid))
+    }
+
     /// Runs a command that makes a cursor, in the session, which each step of the cursor has to be given.
     ///
     /// ```
@@ -93,54 +172,96 @@ impl<R: Runtime> Operation<'_, R, InSession> {
     }
 }
 
+/// What a cursor is made with, apart from the reply to its command.
+pub(super) struct Opening<R: Runtime> {
+    pub(super) context: Arc<Context<R>>,
+    pub(super) time: CursorTime,
+    pub(super) tag: Tag,
+    /// The user's session.
+    pub(super) of_user: Option<SessionId>,
+    kind: CursorKind,
+    options: CursorOptions,
+    /// Whether the options are the user's, and not the command's.
+    are_own: bool,
+}
+
 /// Runs the operation. Returns what reads its cursor, and the user's session.
 async fn open<R: Runtime, S>(
     mut operation: Operation<'_, R, S>,
     options: Option<CursorOptions>,
 ) -> Result<(Reader<R>, Option<SessionId>), OperationError> {
-    operation.check_limit()?;
-    let context = Arc::clone(operation.context());
-    let are_own = options.is_some();
-    let (kind, said) = operation.read_command(|command| {
-        (CursorKind::of_command(command), options.unwrap_or_else(|| CursorOptions::of_command(command)))
-    });
-    let time = CursorTime::begin(&context, operation.limit(), kind, &said)?;
-    let (session, tag) = (operation.take_session(), operation.tag());
-    let of_user = match &session {
-        SessionOf::Explicit(session) => Some(session.id()),
-        SessionOf::Implicit(_) => None,
-    };
-    let means = Means { session, connection: None, budget: Some(time.first), makes_cursor: true };
+    let (opening, session) = Opening::begin(&mut operation, options)?;
+    let means = Means { session, connection: None, budget: Some(opening.time.first), makes_cursor: true };
     let ended = operation.carry_out(means).await;
-    let Answer { reply, server, connection } = ended.result?;
-    let (batch, reply) = Batch::of(reply.into_document())?;
-    if reply.id == 0 {
-        return Ok((Reader::new(batch, Left::Exhausted), of_user));
+    let (batch, left) = opening.open(ended.result?, ended.lent)?;
+    Ok((Reader::new(batch, left), opening.of_user))
+}
+
+/// Runs the operation, whose command is a change stream. Returns what reads it, and the user's session.
+async fn open_stream<R: Runtime, S>(
+    mut operation: Operation<'_, R, S>,
+    options: Option<CursorOptions>,
+) -> Result<(Reader<R>, Option<SessionId>), OperationError> {
+    let (opening, session) = Opening::begin(&mut operation, options)?;
+    let of_user = opening.of_user;
+    let stream = Stream::begin(opening, operation.into_parts()?)?;
+    Ok((Reader::of_stream(stream, session).await?, of_user))
+}
+
+impl<R: Runtime> Opening<R> {
+    /// The operation is about to run, in this session.
+    fn begin<'a, S>(
+        operation: &mut Operation<'a, R, S>,
+        options: Option<CursorOptions>,
+    ) -> Result<(Self, SessionOf<'a, R>), OperationError> {
+        operation.check_limit()?;
+        let context = Arc::clone(operation.context());
+        let are_own = options.is_some();
+        let (kind, options) = operation.read_command(|command| {
+            (CursorKind::of_command(command), options.unwrap_or_else(|| CursorOptions::of_command(command)))
+        });
+        let time = CursorTime::begin(&context, operation.limit(), kind, &options)?;
+        let (session, tag) = (operation.take_session(), operation.tag());
+        let of_user = match &session {
+            SessionOf::Explicit(session) => Some(session.id()),
+            SessionOf::Implicit(_) => None,
+        };
+        Ok((Self { context, time, tag, of_user, kind, options, are_own }, session))
     }
-    let mut options = said;
-    if !are_own && server.max_wire_version < TAKES_COMMENT {
-        options.comment = None;
+
+    /// The command has succeeded: its documents, and the cursor.
+    pub(super) fn open(&self, answer: Answer<R>, lent: Option<Lent<R>>) -> Result<(Batch, Left<R>), CursorError> {
+        let Answer { reply, server, connection } = answer;
+        let (batch, reply) = Batch::of(reply.into_document())?;
+        if reply.id == 0 {
+            return Ok((batch, Left::Exhausted));
+        }
+        let mut options = self.options.clone();
+        if !self.are_own && server.max_wire_version < TAKES_COMMENT {
+            options.comment = None;
+        }
+        let is_load_balanced = self.context.driver.description().topology_type == TopologyType::LoadBalanced;
+        let cursor = ServerCursor {
+            context: Arc::clone(&self.context),
+            id: reply.id,
+            database: reply.database,
+            collection: reply.collection,
+            address: server.address,
+            tag: self.tag,
+            lsid: self.of_user.or(lent.as_ref().map(Lent::id)),
+            pinned: match connection {
+                Some(connection) if is_load_balanced => Pinned::To(Some(kept(connection))),
+                Some(_) => Pinned::Any,
+                None => Pinned::OfSession,
+            },
+            lent,
+            kind: self.kind,
+            options,
+            time: self.time,
+            max_wire_version: server.max_wire_version,
+        };
+        Ok((batch, Left::Open(Box::new(cursor))))
     }
-    let is_load_balanced = context.driver.description().topology_type == TopologyType::LoadBalanced;
-    let cursor = ServerCursor {
-        id: reply.id,
-        database: reply.database,
-        collection: reply.collection,
-        address: server.address,
-        tag,
-        lsid: of_user.or(ended.lent.as_ref().map(Lent::id)),
-        pinned: match connection {
-            Some(connection) if is_load_balanced => Pinned::To(Some(kept(connection))),
-            Some(_) => Pinned::Any,
-            None => Pinned::OfSession,
-        },
-        context,
-        lent: ended.lent,
-        kind,
-        options,
-        time,
-    };
-    Ok((Reader::new(batch, Left::Open(Box::new(cursor))), of_user))
 }
 
 /// The connection, which counts as a cursor's from here on (LB-16).

@@ -1,12 +1,16 @@
-//! Reads a cursor: hands out the documents of its batch, and says which getMore fetches the next one. Its owner sends that.
+//! Reads a cursor: hands out the documents of its batch, and says which command fetches the next one. Its owner sends that.
+
+use std::sync::Arc;
 
 use bson::RawDocument;
 
 use super::batch::Batch;
+use super::change_stream::{Aggregate, Stream};
 use super::server_cursor::{Fetched, Left, ServerCursor};
 use crate::error::{CursorError, OperationError};
+use crate::operation::{Context, SessionOf};
 use crate::runtime::Runtime;
-use crate::session::Session;
+use crate::session::{Lent, Session};
 use crate::time::Budget;
 
 /// The documents of a cursor that have not been read, and the cursor.
@@ -16,8 +20,19 @@ pub(super) struct Reader<R: Runtime> {
     left: Option<Left<R>>,
     /// The time of the iteration that has begun.
     budget: Option<Budget>,
-    /// Whether the iteration has got a batch.
+    /// Whether the iteration has got a batch by a getMore, or none by the second.
     has_asked: bool,
+    reopening: Reopening,
+    /// Set for a change stream.
+    stream: Option<Box<Stream<R>>>,
+}
+
+/// How far an iteration is with opening a change stream again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reopening {
+    NotNeeded,
+    UnderWay,
+    Done,
 }
 
 /// When an iteration ends without a document.
@@ -29,60 +44,126 @@ pub(super) enum Until {
     EmptyBatch,
 }
 
-/// A getMore that is to be sent.
-pub(super) struct GetMore<R: Runtime> {
-    pub(super) cursor: Box<ServerCursor<R>>,
-    budget: Budget,
-    /// Whether the last batch was empty, in the same iteration.
-    again: bool,
+/// A command that is to be sent for the next batch.
+pub(super) enum Fetch<R: Runtime> {
+    GetMore {
+        cursor: Box<ServerCursor<R>>,
+        budget: Budget,
+        /// Whether the last batch was empty, in the same iteration.
+        again: bool,
+    },
+    /// Opens the cursor of a change stream again.
+    Resume(Box<Aggregate<R>>),
 }
 
 impl<R: Runtime> Reader<R> {
     pub(super) fn new(batch: Batch, left: Left<R>) -> Self {
-        Self { batch, left: Some(left), budget: None, has_asked: false }
+        Self { batch, left: Some(left), budget: None, has_asked: false, reopening: Reopening::NotNeeded, stream: None }
+    }
+
+    /// Opens a change stream.
+    pub(super) async fn of_stream(mut stream: Stream<R>, session: SessionOf<'_, R>) -> Result<Self, OperationError> {
+        let (batch, left) = stream.open(session).await;
+        let batch = batch?;
+        batch.reply().into_iter().for_each(|reply| stream.handle_reply(reply));
+        Ok(Self { stream: Some(Box::new(stream)), ..Self::new(batch, left) })
     }
 
     /// The next step is the first of an iteration.
     pub(super) fn begin(&mut self) {
         (self.budget, self.has_asked) = (None, false);
+        if self.reopening == Reopening::Done {
+            self.reopening = Reopening::NotNeeded;
+        }
     }
 
-    /// Goes on to the next document, or says which getMore is to bring it. `None` is the end of the iteration: there is a
+    /// Goes on to the next document, or says which command is to bring it. `None` is the end of the iteration: there is a
     /// document, or none has come.
-    pub(super) fn step(&mut self, until: Until) -> Result<Option<GetMore<R>>, OperationError> {
-        match self.batch.advance() {
+    pub(super) fn step(&mut self, until: Until) -> Result<Option<Fetch<R>>, OperationError> {
+        match self.advance() {
             Ok(true) => return Ok(None),
             Ok(false) if self.has_asked && until == Until::EmptyBatch => return Ok(None),
             Ok(false) => {}
             Err(error) => {
                 self.batch = Batch::default();
-                self.left = self.left.take().map(Left::failed);
+                self.left = Some(self.left.take().map_or(Left::Exhausted, Left::failed));
                 return Err(error.into());
             }
         }
-        match self.left.take() {
-            Some(Left::Open(cursor)) => {
+        let lent = match (self.left.take(), &self.stream) {
+            (Some(Left::Open(cursor)), _) => {
                 let budget = *self.budget.get_or_insert_with(|| cursor.time.iteration(&cursor.context));
-                Ok(Some(GetMore { cursor, budget, again: self.has_asked }))
+                return Ok(Some(Fetch::GetMore { cursor, budget, again: self.has_asked }));
             }
-            Some(over) => {
+            (Some(Left::Interrupted(lent)), Some(_)) => lent,
+            // What was dropped may have brought documents, which come again behind the last one that was handed out.
+            (None, Some(_)) => None,
+            (None, None) => return Err(CursorError::CutOff.into()),
+            (Some(over), _) => {
                 self.left = Some(over);
-                Ok(None)
+                return Ok(None);
             }
-            None => Err(CursorError::CutOff.into()),
+        };
+        Ok(self.resume(lent).map(Fetch::Resume))
+    }
+
+    /// The aggregate that opens a change stream again.
+    fn resume(&mut self, lent: Option<Lent<R>>) -> Option<Box<Aggregate<R>>> {
+        let stream = self.stream.as_mut()?;
+        let budget = *self.budget.get_or_insert_with(|| stream.iteration());
+        self.reopening = Reopening::UnderWay;
+        Some(Box::new(stream.resume(lent, budget)))
+    }
+
+    /// Goes on to the next document of the batch; returns whether there is one.
+    fn advance(&mut self) -> Result<bool, CursorError> {
+        let advanced = self.batch.advance()?;
+        if let (Some(stream), Some(document)) = (&mut self.stream, self.batch.current().filter(|_| advanced)) {
+            stream.hand_out(document, self.batch.is_empty())?;
+        }
+        Ok(advanced)
+    }
+
+    /// The command has ended.
+    pub(super) fn take_over(&mut self, (batch, left): Fetched<R>) -> Result<(), OperationError> {
+        match (batch, &mut self.stream) {
+            (Ok(batch), stream) => {
+                if let (Some(stream), Some(reply)) = (stream, batch.reply()) {
+                    stream.handle_reply(reply);
+                }
+                (self.batch, self.left) = (batch, Some(left));
+                // A stream that was opened again has not been asked for documents that come now.
+                match self.reopening {
+                    Reopening::UnderWay => self.reopening = Reopening::Done,
+                    Reopening::NotNeeded | Reopening::Done => self.has_asked = true,
+                }
+                Ok(())
+            }
+            (Err(error), None) => {
+                (self.left, self.has_asked) = (Some(left), true);
+                Err(error)
+            }
+            (Err(error), Some(stream)) => {
+                let is_limited = self.budget.is_some_and(|budget| budget.until.is_some());
+                let (reported, left) = stream.handle_error(error, left, is_limited);
+                self.left = Some(left);
+                self.has_asked |= self.reopening == Reopening::Done;
+                reported.map_or(Ok(()), Err)
+            }
         }
     }
 
-    /// The getMore has ended.
-    pub(super) fn take_over(&mut self, (batch, left): Fetched<R>) -> Result<(), OperationError> {
-        (self.left, self.has_asked) = (Some(left), true);
-        self.batch = batch?;
-        Ok(())
+    /// The command is not sent.
+    pub(super) fn take_back(&mut self, fetch: Fetch<R>) {
+        self.left = Some(match fetch {
+            Fetch::GetMore { cursor, .. } => Left::Open(cursor),
+            Fetch::Resume(aggregate) => aggregate.into_left(),
+        });
     }
 
-    /// The getMore is not sent.
-    pub(super) fn take_back(&mut self, get_more: GetMore<R>) {
-        self.left = Some(Left::Open(get_more.cursor));
+    /// The place of a change stream behind what was handed out.
+    pub(super) fn resume_token(&self) -> Option<&RawDocument> {
+        self.stream.as_ref()?.resume_token()
     }
 
     /// The document that the last iteration found.
@@ -90,23 +171,39 @@ impl<R: Runtime> Reader<R> {
         self.batch.current()
     }
 
-    /// Whether there is nothing more to read. A getMore that was dropped brings nothing.
+    /// Whether there is nothing more to read. A getMore that was dropped brings nothing, unless a change stream goes on behind it.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.batch.is_empty() && !matches!(self.left, Some(Left::Open(_)))
+        let goes_on = match self.left {
+            Some(Left::Open(_) | Left::Interrupted(_)) => true,
+            Some(Left::Failed(_) | Left::Exhausted) => false,
+            None => self.stream.is_some(),
+        };
+        self.batch.is_empty() && !goes_on
     }
 
     /// Ends the cursor on the server, if it is open there.
     pub(super) async fn close(self, session: Option<&mut Session<R>>) {
         match self.left {
             Some(Left::Open(cursor) | Left::Failed(cursor)) => cursor.kill(session).await,
-            Some(Left::Exhausted) | None => {}
+            Some(Left::Interrupted(_) | Left::Exhausted) | None => {}
         }
     }
 }
 
-impl<R: Runtime> GetMore<R> {
+impl<R: Runtime> Fetch<R> {
+    pub(super) fn context(&self) -> &Arc<Context<R>> {
+        match self {
+            Self::GetMore { cursor, .. } => &cursor.context,
+            Self::Resume(aggregate) => aggregate.context(),
+        }
+    }
+
     /// Gets the next batch, in the user's session if there is one.
     pub(super) async fn run(self, session: Option<&mut Session<R>>) -> Fetched<R> {
-        self.cursor.get_more(session, self.budget, self.again).await
+        match self {
+            Self::GetMore { cursor, budget, again } => cursor.get_more(session, budget, again).await,
+            // Boxed, so that the futures of getMores stay small.
+            Self::Resume(aggregate) => Box::pin(aggregate.run(session)).await,
+        }
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct ServerCursor<R: Runtime> {
     pub(super) kind: CursorKind,
     pub(super) options: CursorOptions,
     pub(super) time: CursorTime,
+    /// The protocol of its server.
+    pub(super) max_wire_version: i32,
 }
 
 /// The connection of a cursor.
@@ -72,6 +74,8 @@ pub(super) enum Left<R: Runtime> {
     Open(Box<ServerCursor<R>>),
     /// It has failed. It is ended when it is dropped, and keeps its connection till then (LB-14).
     Failed(Box<ServerCursor<R>>),
+    /// There is none at present: a change stream opens another one, in this implicit session if it has one (CS-14).
+    Interrupted(Option<Lent<R>>),
     /// The server has no more of it.
     Exhausted,
 }
@@ -87,7 +91,7 @@ impl<R: Runtime> ServerCursor<R> {
         budget: Budget,
         again: bool,
     ) -> Fetched<R> {
-        if again && !self.kind.awaits_data && rest(&self.context, budget).await.is_err() {
+        if again && !self.kind.awaits_data && rest(&self.context, REST, budget).await.is_err() {
             return (Err(OperationError::closed_before_it_began()), Left::Failed(self));
         }
         if self.has_lost_its_server() {
@@ -257,6 +261,16 @@ impl<R: Runtime> ServerCursor<R> {
         Some(number)
     }
 
+    /// Ends it in the background; returns its implicit session, which goes on without it.
+    pub(super) fn leave(mut self: Box<Self>) -> Option<Lent<R>> {
+        let lent = self.lent.take();
+        if lent.is_some() {
+            // Any session of a user ends the cursors of that user.
+            self.lsid = None;
+        }
+        lent
+    }
+
     fn namespace(&self, of_user: Option<SessionId>) -> DoomedNamespace {
         DoomedNamespace { database: self.database.clone(), collection: self.collection.clone(), of_user }
     }
@@ -273,14 +287,15 @@ impl<R: Runtime> Left<R> {
     pub(super) fn failed(self) -> Self {
         match self {
             Self::Open(cursor) => Self::Failed(cursor),
+            Self::Interrupted(_) => Self::Exhausted,
             Self::Failed(_) | Self::Exhausted => self,
         }
     }
 }
 
-/// Waits a little, within the iteration.
-async fn rest<R: Runtime>(context: &Context<R>, budget: Budget) -> Result<(), ClientClosed> {
-    let rest = budget.left(context.driver.clock().runtime()).map_or(REST, |left| left.min(REST));
+/// Waits for `rest`, within the iteration.
+pub(super) async fn rest<R: Runtime>(context: &Context<R>, rest: Duration, budget: Budget) -> Result<(), ClientClosed> {
+    let rest = budget.left(context.driver.clock().runtime()).map_or(rest, |left| left.min(rest));
     context.pauses.pause(&context.driver, rest).await
 }
 

@@ -45,6 +45,11 @@ impl<R: Runtime, T: DeserializeOwned> TypedCursor<R, T> {
         self.cursor.next_if_any().await?.map(value).transpose()
     }
 
+    /// The place behind the last value of a change stream; `None` if it is not known, and of any other cursor.
+    pub fn resume_token(&self) -> Option<&RawDocument> {
+        self.cursor.resume_token()
+    }
+
     /// Whether there is nothing more to read: the server has exhausted the cursor, or it has failed, and all values at hand
     /// have been read.
     pub fn is_exhausted(&self) -> bool {

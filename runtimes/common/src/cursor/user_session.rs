@@ -15,7 +15,8 @@ use crate::session::Session;
 ///
 /// Each step is given the session, which is free for other operations in between. As with a [`Cursor`](crate::Cursor), one batch
 /// is in memory, and a cursor that is dropped early is ended on the server. Other than there, a future of
-/// [`try_next`](Self::try_next) that is dropped half-way ends the cursor, because the session goes with it.
+/// [`try_next`](Self::try_next) that is dropped half-way ends the cursor, because the session goes with it; a change stream goes on with
+/// another one.
 #[must_use = "a cursor that is dropped is ended on the server"]
 pub struct SessionCursor<R: Runtime> {
     reader: Reader<R>,
@@ -47,15 +48,22 @@ impl<R: Runtime> SessionCursor<R> {
 
     async fn next(&mut self, session: &mut Session<R>, until: Until) -> Result<Option<&RawDocument>, OperationError> {
         self.reader.begin();
-        while let Some(get_more) = self.reader.step(until)? {
+        while let Some(fetch) = self.reader.step(until)? {
             if self.session != Some(session.id()) {
-                self.reader.take_back(get_more);
+                self.reader.take_back(fetch);
                 return Err(CursorError::OtherSession.into());
             }
-            let fetched = get_more.run(Some(&mut *session)).await;
+            let fetched = fetch.run(Some(&mut *session)).await;
             self.reader.take_over(fetched)?;
         }
         Ok(self.reader.current())
+    }
+
+    /// The place behind the last document of a change stream, also of one that has ended: pass it as `startAfter` or `resumeAfter` to go
+    /// on there with another stream. `None` for any other cursor, and before the first document or empty batch of a stream that began
+    /// without a token.
+    pub fn resume_token(&self) -> Option<&RawDocument> {
+        self.reader.resume_token()
     }
 
     /// Whether there is nothing more to read: the server has exhausted the cursor, or it has failed, and all documents at hand

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
+use cmap_core::change_stream::NoResumeToken;
 
 /// Why a cursor cannot be made, or cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,6 +13,12 @@ pub enum CursorError {
     /// The command was carried out, and makes no cursor.
     #[error("the reply has no cursor; use `run` for commands that make none")]
     NoCursor,
+    /// The command is no change stream: an aggregate whose first stage is `$changeStream`. Nothing was sent.
+    #[error("the command is no aggregate whose first stage is $changeStream; use `cursor` for any other")]
+    NoChangeStream,
+    /// A document of a change stream has no resume token; the stream has ended (CS-8).
+    #[error(transparent)]
+    NoResumeToken(#[from] NoResumeToken),
     /// A batch is not a list of documents.
     #[error("the server sent a batch that is not a list of documents; the cursor cannot go on")]
     MalformedBatch,

@@ -112,6 +112,15 @@ pub(crate) struct Means<'a, R: Runtime> {
     pub(crate) makes_cursor: bool,
 }
 
+/// An operation without its session and its limit.
+pub(crate) struct Parts {
+    pub(crate) database: String,
+    pub(crate) command: RawDocumentBuf,
+    /// The user's choice.
+    pub(crate) selector: Option<ServerSelector>,
+    pub(crate) is_once: bool,
+}
+
 /// An operation that has ended, and what is left of its means.
 pub(crate) struct Ended<R: Runtime> {
     pub(crate) result: Result<Answer<R>, OperationError>,
@@ -319,6 +328,17 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             // It fails before it is sent.
             Err(_) => read(&RawDocumentBuf::new()),
         }
+    }
+
+    /// What is left of it without its session: for an operation that is carried out several times, as that of a change stream.
+    ///
+    /// # Errors
+    /// The command cannot be written as a document.
+    pub(crate) fn into_parts(self) -> Result<Parts, OperationError> {
+        let request = self.request.map_err(OperationError::unwritable)?;
+        let Command { database, body, .. } = request.command();
+        let (database, command) = (database.to_owned(), body.to_owned());
+        Ok(Parts { database, command, selector: self.selector, is_once: self.is_once })
     }
 
     /// Carries it out with these means.

@@ -1,0 +1,209 @@
+//! A change stream, whose cursor is opened again after an error that passes. [`cmap_core::change_stream`] decides; here is what carries it out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bson::{RawDocument, RawDocumentBuf};
+use cmap_core::change_stream::{ChangeStream, Decision, NoResumeToken, StreamFailure};
+use cmap_core::pool::CheckOutErrorKind;
+use cmap_core::topology::{SelectionErrorKind, ServerSelector};
+
+use super::opening::Opening;
+use super::server_cursor::{Fetched, Left, rest};
+use crate::error::{CheckOutError, CommandErrorKind, CursorError, OperationError, OperationErrorKind};
+use crate::operation::{Context, Means, Operation, Parts, SessionOf};
+use crate::runtime::Runtime;
+use crate::session::{Lent, Session};
+use crate::time::Budget;
+
+/// A change stream: its place, and what its cursor is opened with.
+pub(super) struct Stream<R: Runtime> {
+    machine: ChangeStream,
+    source: Arc<Source<R>>,
+}
+
+/// What the cursor of a stream is opened with, each time.
+struct Source<R: Runtime> {
+    opening: Opening<R>,
+    database: String,
+    /// The user's choice.
+    selector: Option<ServerSelector>,
+    is_once: bool,
+}
+
+/// An aggregate that opens the cursor of a stream.
+pub(super) struct Aggregate<R: Runtime> {
+    source: Arc<Source<R>>,
+    command: RawDocumentBuf,
+    /// How long to wait before it.
+    rest: Duration,
+    /// The implicit session.
+    lent: Option<Lent<R>>,
+    budget: Budget,
+}
+
+impl<R: Runtime> Stream<R> {
+    /// A stream that is about to be opened.
+    ///
+    /// # Errors
+    /// The command is no change stream.
+    pub(super) fn begin(opening: Opening<R>, parts: Parts) -> Result<Self, CursorError> {
+        let Parts { database, command, selector, is_once } = parts;
+        let sessions = &opening.context.sessions;
+        let seed = sessions.seed_of(sessions.next_operation());
+        let machine = ChangeStream::of_command(&command, seed).ok_or(CursorError::NoChangeStream)?;
+        Ok(Self { machine, source: Arc::new(Source { opening, database, selector, is_once }) })
+    }
+
+    /// Opens the cursor for the first time.
+    pub(super) async fn open(&self, session: SessionOf<'_, R>) -> Fetched<R> {
+        let command = self.machine.command().to_owned();
+        self.source.open(command, session, self.source.opening.time.first).await
+    }
+
+    /// The aggregate that opens it again, in the implicit session if it has one.
+    pub(super) fn resume(&mut self, lent: Option<Lent<R>>, budget: Budget) -> Aggregate<R> {
+        let (command, rest) = self.machine.resume();
+        // The server learns the time of an aggregate, though not that of a getMore (CSOT-21).
+        let budget = Budget { is_told: true, ..budget };
+        Aggregate { source: Arc::clone(&self.source), command, rest, lent, budget }
+    }
+
+    /// For a step that begins now.
+    pub(super) fn iteration(&self) -> Budget {
+        self.source.opening.time.iteration(&self.source.opening.context)
+    }
+
+    pub(super) fn resume_token(&self) -> Option<&RawDocument> {
+        self.machine.resume_token()
+    }
+
+    pub(super) fn handle_reply(&mut self, reply: &RawDocument) {
+        self.machine.handle_reply(reply);
+    }
+
+    pub(super) fn hand_out(&mut self, document: &RawDocument, is_last: bool) -> Result<(), NoResumeToken> {
+        self.machine.hand_out(document, is_last)
+    }
+
+    /// A getMore or an aggregate has failed, in a step with or without a limit. Returns the error to report, and what is left.
+    pub(super) fn handle_error(
+        &self,
+        error: OperationError,
+        left: Left<R>,
+        is_limited: bool,
+    ) -> (Option<OperationError>, Left<R>) {
+        let (failure, is_late) = (failure_of(&error), is_limited && error.is_timeout());
+        let (decision, left) = match left {
+            // It waits for as long as the server would, and nothing was sent.
+            Left::Open(cursor) if matches!(error.kind, OperationErrorKind::Cursor(CursorError::NothingCame { .. })) => {
+                return (Some(error), Left::Open(cursor));
+            }
+            Left::Open(cursor) | Left::Failed(cursor) => {
+                let decision = self.machine.handle_failed_get_more(failure, cursor.max_wire_version, is_late);
+                match decision {
+                    Decision::Close => (decision, Left::Failed(cursor)),
+                    Decision::Resume | Decision::Report => (decision, Left::Interrupted(cursor.leave())),
+                }
+            }
+            left @ (Left::Interrupted(_) | Left::Exhausted) => {
+                (self.machine.handle_failed_resume(failure, is_late), left)
+            }
+        };
+        match decision {
+            Decision::Resume => (None, left),
+            Decision::Report => (Some(error), left),
+            Decision::Close => (Some(error), left.failed()),
+        }
+    }
+}
+
+impl<R: Runtime> Source<R> {
+    async fn open(&self, command: RawDocumentBuf, session: SessionOf<'_, R>, budget: Budget) -> Fetched<R> {
+        let mut operation = Operation::new(&self.opening.context, (self.database.as_str(), command));
+        if let Some(selector) = &self.selector {
+            operation = operation.on(selector.clone());
+        }
+        if self.is_once {
+            operation = operation.once();
+        }
+        let means = Means { session, connection: None, budget: Some(budget), makes_cursor: true };
+        let ended = operation.tagged(self.opening.tag).carry_out(means).await;
+        match ended.result {
+            Err(error) => (Err(error), Left::Interrupted(ended.lent)),
+            Ok(answer) => match self.opening.open(answer, ended.lent) {
+                Ok((batch, left)) => (Ok(batch), left),
+                Err(error) => (Err(error.into()), Left::Interrupted(None)),
+            },
+        }
+    }
+}
+
+impl<R: Runtime> Aggregate<R> {
+    pub(super) fn context(&self) -> &Arc<Context<R>> {
+        &self.source.opening.context
+    }
+
+    /// Runs it, in the user's session if there is one.
+    pub(super) async fn run(self, session: Option<&mut Session<R>>) -> Fetched<R> {
+        let Self { source, command, rest: pause, lent, budget } = self;
+        if !pause.is_zero() && rest(&source.opening.context, pause, budget).await.is_err() {
+            return (Err(OperationError::closed_before_it_began()), Left::Interrupted(lent));
+        }
+        let session = session.map_or(SessionOf::Implicit(lent), SessionOf::Explicit);
+        source.open(command, session, budget).await
+    }
+
+    /// It is not sent.
+    pub(super) fn into_left(self) -> Left<R> {
+        Left::Interrupted(self.lent)
+    }
+}
+
+/// What the error says about going on.
+fn failure_of(error: &OperationError) -> StreamFailure {
+    match &error.kind {
+        OperationErrorKind::CheckOut(error) => of_check_out(error),
+        OperationErrorKind::Command(error) => match &error.kind {
+            CommandErrorKind::Server(refusal) => StreamFailure::of_server(refusal.code, |label| error.has_label(label)),
+            CommandErrorKind::Network(_)
+            | CommandErrorKind::Timeout(_)
+            | CommandErrorKind::Interrupted(_)
+            | CommandErrorKind::Protocol(_)
+            | CommandErrorKind::NoTimeLeft { .. } => StreamFailure::Unreached,
+            CommandErrorKind::Writes(_)
+            | CommandErrorKind::NotSent(_)
+            | CommandErrorKind::Unwritable(_)
+            | CommandErrorKind::Closed
+            | CommandErrorKind::RuntimeGone(_) => StreamFailure::Client,
+        },
+        OperationErrorKind::Cursor(CursorError::ServerGone(_)) => StreamFailure::Unreached,
+        OperationErrorKind::Cursor(_)
+        | OperationErrorKind::Unwritable(_)
+        | OperationErrorKind::NoSessions
+        | OperationErrorKind::ForeignSession
+        | OperationErrorKind::UnacknowledgedInSession
+        | OperationErrorKind::UnacknowledgedJournal
+        | OperationErrorKind::Closed
+        | OperationErrorKind::Transaction(_)
+        | OperationErrorKind::TransactionTimeout(_)
+        | OperationErrorKind::ConnectionOfSession
+        | OperationErrorKind::NoSnapshots => StreamFailure::Client,
+    }
+}
+
+/// A closed client and an ended runtime stay so. A pool may have been closed because its server has left.
+fn of_check_out(error: &CheckOutError) -> StreamFailure {
+    match error {
+        CheckOutError::Pool(error) if error.kind == CheckOutErrorKind::Cancelled => StreamFailure::Client,
+        CheckOutError::Selection(error) => match error.kind {
+            SelectionErrorKind::Closed
+            | SelectionErrorKind::Incompatible(_)
+            | SelectionErrorKind::MaxStaleness(_)
+            | SelectionErrorKind::UnknownIdentity(_) => StreamFailure::Client,
+            _ => StreamFailure::Unreached,
+        },
+        CheckOutError::Pool(_) => StreamFailure::Unreached,
+        CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) => StreamFailure::Client,
+    }
+}
