@@ -55,7 +55,8 @@ fn takes(crowds: &[Crowd]) -> Vec<Duration> {
     crowds.iter().map(|crowd| crowd.takes).collect()
 }
 
-/// Plays for so long; what is used and lasts counts after the first tenth, also of what still runs at the end.
+/// Plays for so long. What is used counts from the beginning, since who has much at first has less afterwards; also of what still runs at the
+/// end. How long commands last counts after the first tenth.
 fn play(queue: &mut Queue, crowds: &mut [Crowd], time: Duration, seed: u64) {
     let mut random = Random::new(seed);
     // A tenth more or less.
@@ -81,7 +82,7 @@ fn play(queue: &mut Queue, crowds: &mut [Crowd], time: Duration, seed: u64) {
                 let (_, place): (usize, Placed) = running.remove(&number).unwrap();
                 queue.leave(now, &place);
                 let Crowd { used, lasted, rests, .. } = &mut crowds[crowd];
-                *used += now.saturating_since(place.since.max(from));
+                *used += now.saturating_since(place.since);
                 if arrived >= from {
                     lasted.push(now.saturating_since(arrived));
                 }
@@ -99,7 +100,7 @@ fn play(queue: &mut Queue, crowds: &mut [Crowd], time: Duration, seed: u64) {
         }
     }
     for (crowd, place) in running.into_values() {
-        crowds[crowd].used += end.saturating_since(place.since.max(from));
+        crowds[crowd].used += end.saturating_since(place.since);
     }
 }
 
