@@ -46,9 +46,12 @@ pub(super) fn starting_at(command: &RawDocument, point: Option<StartPoint<'_>>) 
     let Some(point) = point else { return command.to_owned() };
     let mut changed = RawDocumentBuf::new();
     for (name, value) in command.iter().flatten() {
-        match value {
-            RawBsonRef::Array(stages) if name.as_str() == "pipeline" => changed.append(name, pipeline(stages, point)),
-            value => changed.append(name, value),
+        if let RawBsonRef::Array(stages) = value
+            && name.as_str() == "pipeline"
+        {
+            changed.append(name, pipeline(stages, point));
+        } else {
+            changed.append(name, value);
         }
     }
     changed
