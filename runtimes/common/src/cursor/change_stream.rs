@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::change_stream::{ChangeStream, Decision, NoResumeToken, StreamFailure};
+use cmap_core::connection::Fault;
 use cmap_core::pool::CheckOutErrorKind;
 use cmap_core::topology::{SelectionErrorKind, ServerSelector};
 
@@ -171,7 +172,9 @@ fn failure_of(error: &OperationError) -> StreamFailure {
             | CommandErrorKind::Interrupted(_)
             | CommandErrorKind::Protocol(_)
             | CommandErrorKind::NoTimeLeft { .. } => StreamFailure::Unreached,
-            CommandErrorKind::Writes(_)
+            CommandErrorKind::Reauthentication(error) if error.fault == Fault::Network => StreamFailure::Unreached,
+            CommandErrorKind::Reauthentication(_)
+            | CommandErrorKind::Writes(_)
             | CommandErrorKind::NotSent(_)
             | CommandErrorKind::Unwritable(_)
             | CommandErrorKind::Closed
@@ -180,6 +183,8 @@ fn failure_of(error: &OperationError) -> StreamFailure {
         OperationErrorKind::Cursor(CursorError::ServerGone(_)) => StreamFailure::Unreached,
         OperationErrorKind::Cursor(_)
         | OperationErrorKind::Unwritable(_)
+        | OperationErrorKind::Batch(_)
+        | OperationErrorKind::Writes(_)
         | OperationErrorKind::NoSessions
         | OperationErrorKind::ForeignSession
         | OperationErrorKind::UnacknowledgedInSession

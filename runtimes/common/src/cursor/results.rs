@@ -81,6 +81,7 @@ impl<R: Runtime> Results<'_, R> {
             database: reply.database,
             collection: reply.collection,
             address: server.address,
+            max_wire_version: server.max_wire_version,
             tag,
             lsid,
             pinned: match connection {
