@@ -164,11 +164,24 @@ mod tests {
 
     use super::*;
 
+    /// An item of these bytes.
+    fn writing(item: &[u8]) -> impl FnOnce(&mut Vec<u8>) -> Option<Result<(), ()>> {
+        |bytes| {
+            bytes.extend_from_slice(item);
+            Some(Ok(()))
+        }
+    }
+
+    /// An item that fails when it has written a byte.
+    fn failing(bytes: &mut Vec<u8>) -> Option<Result<(), ()>> {
+        bytes.push(1);
+        Some(Err(()))
+    }
+
     fn items(documents: &[RawDocumentBuf]) -> Items {
         let mut items = Items::default();
         for document in documents {
-            let write = |bytes: &mut Vec<u8>| Some(Ok::<_, ()>(bytes.extend_from_slice(document.as_bytes())));
-            assert_eq!(items.append(write), Some(Ok(true)));
+            assert_eq!(items.append(writing(document.as_bytes())), Some(Ok(true)));
         }
         items
     }
@@ -211,8 +224,8 @@ mod tests {
     fn what_is_no_document_is_not_appended() {
         let mut items = Items::default();
 
-        assert_eq!(items.append(|bytes| Some(Ok::<_, ()>(bytes.extend_from_slice(&[5, 0, 0, 0])))), Some(Ok(false)));
-        assert_eq!(items.append(|bytes| Some(Err::<(), _>(bytes.push(1)))), Some(Err(())));
+        assert_eq!(items.append(writing(&[5, 0, 0, 0])), Some(Ok(false)));
+        assert_eq!(items.append(failing), Some(Err(())));
         assert_eq!((items.count(), items.length()), (0, 0));
     }
 

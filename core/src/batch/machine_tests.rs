@@ -30,7 +30,10 @@ fn bulk_write(command: &RawDocument, namespaces: &[&str]) -> Batches {
 }
 
 fn add(batches: &mut Batches, item: &RawDocument) -> Result<bool, BatchError> {
-    batches.take(|bytes| Some(Ok::<_, String>(bytes.extend_from_slice(item.as_bytes()))))
+    batches.take(|bytes| {
+        bytes.extend_from_slice(item.as_bytes());
+        Some(Ok::<_, String>(()))
+    })
 }
 
 fn end_of_items(batches: &mut Batches) {

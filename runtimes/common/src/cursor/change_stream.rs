@@ -206,7 +206,11 @@ fn of_check_out(error: &CheckOutError) -> StreamFailure {
             | SelectionErrorKind::Incompatible(_)
             | SelectionErrorKind::MaxStaleness(_)
             | SelectionErrorKind::UnknownIdentity(_) => StreamFailure::Client,
-            _ => StreamFailure::Unreached,
+            SelectionErrorKind::Timeout
+            | SelectionErrorKind::ServerLeft
+            | SelectionErrorKind::Forked
+            | SelectionErrorKind::WaitQueueFull { .. }
+            | _ => StreamFailure::Unreached,
         },
         CheckOutError::Pool(_) => StreamFailure::Unreached,
         CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) => StreamFailure::Client,
