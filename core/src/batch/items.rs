@@ -235,8 +235,7 @@ mod tests {
         let length = rawdoc! { "n": 1 }.as_bytes().len();
 
         items.finish(2, 2 * length);
-        let write = |bytes: &mut Vec<u8>| Some(Ok::<_, ()>(bytes.extend_from_slice(rawdoc! { "n": 4 }.as_bytes())));
-        assert_eq!(items.append(write), Some(Ok(true)));
+        assert_eq!(items.append(writing(rawdoc! { "n": 4 }.as_bytes())), Some(Ok(true)));
 
         assert_eq!((items.count(), items.length(), items.bytes.len()), (2, 2 * length, 2 * length));
         assert_eq!(items.at(0), Some(&*rawdoc! { "n": 3 }));

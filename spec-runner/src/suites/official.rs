@@ -52,7 +52,7 @@ const OTHER_SUITES: [(&str, &str); 15] = [
 
 /// The suites in the unified format that concern connections and operations: their names in the table of results, and their
 /// folders. The suite of CMAP's log messages is among CMAP's own.
-const UNIFIED_SUITES: [(&str, &str); 17] = [
+const UNIFIED_SUITES: [(&str, &str); 18] = [
     ("load-balancers", "load-balancers/tests"),
     ("sdam-unified", "server-discovery-and-monitoring/tests/unified"),
     ("selection-logs", "server-selection/tests/logging"),
