@@ -52,7 +52,7 @@ const OTHER_SUITES: [(&str, &str); 15] = [
 
 /// The suites in the unified format that concern connections and operations: their names in the table of results, and their
 /// folders. The suite of CMAP's log messages is among CMAP's own.
-const UNIFIED_SUITES: [(&str, &str); 18] = [
+const UNIFIED_SUITES: [(&str, &str); 19] = [
     ("load-balancers", "load-balancers/tests"),
     ("sdam-unified", "server-discovery-and-monitoring/tests/unified"),
     ("selection-logs", "server-selection/tests/logging"),
@@ -62,6 +62,7 @@ const UNIFIED_SUITES: [(&str, &str); 18] = [
     ("crud", "crud/tests/unified"),
     ("retryable-reads", "retryable-reads/tests/unified"),
     ("retryable-writes", "retryable-writes/tests/unified"),
+    ("change-streams", "change-streams/tests/unified"),
     ("sessions", "sessions/tests"),
     ("transactions", "transactions/tests/unified"),
     ("with-transaction", "transactions-convenient-api/tests/unified"),

@@ -29,4 +29,5 @@ mod rotation;
 mod server_filter;
 mod srv;
 mod transactions;
+mod watchers;
 mod whole_stack;

@@ -26,9 +26,9 @@ const OUTAGE: Duration = Duration::from_secs(2);
 const REST: Duration = Duration::from_millis(200);
 
 /// How long the set is left alone after each failover.
-const PAUSE: Duration = Duration::from_secs(2);
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
 
-const OPTIONS: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=500&timeoutMS=30000&w=majority";
+pub(super) const OPTIONS: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=500&timeoutMS=30000&w=majority";
 
 /// What the tasks of a run were told.
 #[derive(Default)]
@@ -39,7 +39,7 @@ struct Told {
     running: AtomicUsize,
 }
 
-fn set(sim: &Sim) -> Servers {
+pub(super) fn set(sim: &Sim) -> Servers {
     sim.replica_set("rs", &["a.example", "b.example", "c.example"])
 }
 
@@ -184,7 +184,7 @@ async fn write(client: Client, task: usize, runtime: cmap_sim::SimRuntime, told:
 }
 
 /// Something happens to the primary, or to all members one after the other.
-async fn fail_over(sim: &Sim, set: &Servers, random: &mut Random) {
+pub(super) async fn fail_over(sim: &Sim, set: &Servers, random: &mut Random) {
     let Some(primary) = set.primary() else { return };
     match random.up_to(3) {
         0 => set.step_down(Duration::from_secs(10)),

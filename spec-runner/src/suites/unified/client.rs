@@ -169,6 +169,14 @@ pub trait Client: Clone + 'static {
         session: Option<&mut Self::Session>,
     ) -> impl Future<Output = Result<Self::Cursor, Failure>>;
 
+    /// Runs an operation that is a change stream, in this session or one of its own.
+    fn watch(
+        &self,
+        operation: &Operate<'_>,
+        max_await_time: Option<Duration>,
+        session: Option<&mut Self::Session>,
+    ) -> impl Future<Output = Result<Self::Cursor, Failure>>;
+
     /// What time it is.
     fn now(&self) -> Instant;
 

@@ -118,6 +118,26 @@ impl<C: Client> Caller<C> {
         session.give_back(taken);
         Ok(Cursor::new(made?, session.held.as_ref()))
     }
+
+    /// Opens a change stream, with retries.
+    ///
+    /// # Errors
+    /// The server's error, or a failure of the client.
+    pub async fn watch(
+        &self,
+        database: &str,
+        command: &Document,
+        sending: Sending,
+        max_await_time: Option<Duration>,
+        session: &Session<C>,
+    ) -> Result<Cursor<C>, Failure> {
+        let Sending { selector, is_once } = sending;
+        let operation = Operate { database, command, selector, deadline: session.deadline, is_once };
+        let mut taken = session.take()?;
+        let made = self.client.watch(&operation, max_await_time, taken.as_mut()).await;
+        session.give_back(taken);
+        Ok(Cursor::new(made?, session.held.as_ref()))
+    }
 }
 
 impl<C: Client> Session<C> {

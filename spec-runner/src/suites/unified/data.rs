@@ -1,10 +1,11 @@
 //! Commands on data: what a method of a driver's interface sends, and what it makes of the reply.
 
 use alloc::boxed::Box;
+use core::time::Duration;
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 
-use super::format::{Data, FIND, Method, PlaceOptions, ReadPreferenceDocument};
+use super::format::{CHANGE_STREAM, Data, FIND, Method, PlaceOptions, ReadPreferenceDocument};
 
 /// Where an operation is carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +40,11 @@ pub struct Plan {
 pub enum Outcome {
     /// A cursor, kept for later.
     Cursor,
+    /// A change stream, kept for later.
+    ChangeStream {
+        /// `maxAwaitTimeMS`.
+        max_await_time: Option<Duration>,
+    },
     /// All documents of a cursor.
     Documents,
     /// The first document of a cursor, or null.
@@ -80,13 +86,14 @@ impl Plan {
         let on_admin =
             matches!(data.method, Method::ListDatabases | Method::ListDatabaseObjects | Method::ListDatabaseNames);
         let subject = match &place.collection {
+            Some(collection) if data.method == Method::Rename => format!("{}.{collection}", place.database).into(),
             Some(_) | None if on_admin || command == "listCollections" => Bson::Int32(1),
             Some(collection) => Bson::from(collection),
             None => Bson::Int32(1),
         };
         let mut built = Document::new();
         built.insert(command, subject);
-        let outcome = fill(&mut built, data, next_id)?;
+        let outcome = fill(&mut built, data, place, next_id)?;
         let place_options = Some(&place.options).filter(|_| !in_transaction);
         let read_concern = place_options.and_then(|options| options.read_concern.as_ref());
         if let Some(concern) = read_concern.filter(|_| matches!(command, "aggregate" | "count" | "distinct" | "find")) {
@@ -104,7 +111,7 @@ impl Plan {
         });
         let named = Some("database").filter(|_| data.method == Method::DropDatabase);
         let database = match named.map(|name| data.arguments.get_str(name)) {
-            _ if on_admin => "admin",
+            _ if on_admin || data.method == Method::Rename => "admin",
             None => &place.database,
             Some(name) => name.map_err(|_| "dropDatabase needs the name of a database")?,
         };
@@ -125,7 +132,7 @@ pub fn refusal(data: &Data) -> Option<&'static str> {
 fn shape(method: Method, arguments: &Document) -> Shape {
     let (command, reads) = match method {
         Method::Aggregate if writes(arguments) => ("aggregate", false),
-        Method::Aggregate | Method::CountDocuments => ("aggregate", true),
+        Method::Aggregate | Method::CountDocuments | Method::CreateChangeStream => ("aggregate", true),
         Method::CreateFindCursor | Method::Find | Method::FindOne => ("find", true),
         Method::CreateIndex => ("createIndexes", false),
         Method::DeleteMany => ("delete", false),
@@ -143,6 +150,7 @@ fn shape(method: Method, arguments: &Document) -> Shape {
         }
         Method::ListDatabaseNames | Method::ListDatabaseObjects | Method::ListDatabases => ("listDatabases", true),
         Method::ListIndexNames | Method::ListIndexes => ("listIndexes", true),
+        Method::Rename => ("renameCollection", false),
         Method::ReplaceOne | Method::UpdateOne => ("update", false),
         Method::UpdateMany => ("update", false),
     };
@@ -157,7 +165,12 @@ fn writes(arguments: &Document) -> bool {
 }
 
 /// Adds the fields behind the command's name.
-fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> ObjectId) -> Result<Outcome, String> {
+fn fill(
+    command: &mut Document,
+    data: &Data,
+    place: &Place,
+    mut next_id: impl FnMut() -> ObjectId,
+) -> Result<Outcome, String> {
     let arguments = &data.arguments;
     let argument = |name: &str| {
         arguments.get(name).cloned().ok_or_else(|| format!("the argument `{name}` of {:?} is missing", data.method))
@@ -173,6 +186,20 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
             command.insert("cursor", batch());
             copy(command, &["maxTimeMS"]);
             Outcome::Documents
+        }
+        Method::CreateChangeStream => {
+            let mut stage = Document::new();
+            copy(&mut stage, &CHANGE_STREAM);
+            if place.collection.is_none() && place.database == "admin" {
+                stage.insert("allChangesForCluster", true);
+            }
+            let mut stages = vec![Bson::from(doc! { "$changeStream": stage })];
+            stages.extend(argument("pipeline")?.as_array().cloned().unwrap_or_default());
+            command.insert("pipeline", stages);
+            command.insert("cursor", batch());
+            copy(command, &["collation", "comment"]);
+            let max_await_time = arguments.get("maxAwaitTimeMS").and_then(number).map(Duration::from_millis);
+            Outcome::ChangeStream { max_await_time }
         }
         Method::CountDocuments => {
             let group = doc! { "$group": { "_id": 1, "n": { "$sum": 1 } } };
@@ -209,7 +236,7 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
         }
         Method::CreateCollection | Method::DropCollection => {
             command.insert(shape(data.method, arguments).command, argument("collection")?);
-            copy(command, &["capped", "size", "max"]);
+            copy(command, &["capped", "size", "max", "viewOn"]);
             Outcome::Known(Bson::Null)
         }
         Method::DropDatabase => Outcome::Known(Bson::Null),
@@ -276,6 +303,13 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
             command.insert("cursor", batch());
             if data.method == Method::ListIndexes { Outcome::Documents } else { Outcome::EachDocuments("name") }
         }
+        Method::Rename => {
+            let to = argument("to")?;
+            let to = to.as_str().ok_or("`to` is not the name of a collection")?;
+            command.insert("to", format!("{}.{to}", place.database));
+            copy(command, &["dropTarget"]);
+            Outcome::Known(Bson::Null)
+        }
         Method::ReplaceOne | Method::UpdateOne | Method::UpdateMany => {
             let change = if data.method == Method::ReplaceOne { "replacement" } else { "update" };
             let multi = data.method == Method::UpdateMany;
@@ -286,6 +320,10 @@ fn fill(command: &mut Document, data: &Data, mut next_id: impl FnMut() -> Object
             Outcome::Updated
         }
     })
+}
+
+fn number(value: &Bson) -> Option<u64> {
+    u64::try_from(value.as_i64().or_else(|| value.as_i32().map(i64::from))?).ok()
 }
 
 /// The name that drivers give an index: the fields, each with its direction.
@@ -321,7 +359,12 @@ impl Outcome {
     /// Whether the reply has a cursor.
     pub fn is_of_cursor(&self) -> bool {
         match self {
-            Self::Cursor | Self::Documents | Self::First | Self::EachDocuments(_) | Self::Count => true,
+            Self::Cursor
+            | Self::ChangeStream { .. }
+            | Self::Documents
+            | Self::First
+            | Self::EachDocuments(_)
+            | Self::Count => true,
             Self::Field(_) | Self::EachOf(..) | Self::Updated | Self::Deleted | Self::Known(_) => false,
         }
     }
@@ -348,7 +391,12 @@ impl Outcome {
             }
             Self::Deleted => doc! { "deletedCount": count("n") }.into(),
             Self::Known(result) => result.clone(),
-            Self::Cursor | Self::Documents | Self::First | Self::EachDocuments(_) | Self::Count => Bson::Null,
+            Self::Cursor
+            | Self::ChangeStream { .. }
+            | Self::Documents
+            | Self::First
+            | Self::EachDocuments(_)
+            | Self::Count => Bson::Null,
         }
     }
 
@@ -359,6 +407,7 @@ impl Outcome {
             Self::EachDocuments(field) => each(documents.iter(), field),
             Self::Count => documents.first().and_then(|first| first.get("n").cloned()).unwrap_or(Bson::Int32(0)),
             Self::Cursor
+            | Self::ChangeStream { .. }
             | Self::Documents
             | Self::Field(_)
             | Self::EachOf(..)

@@ -539,6 +539,10 @@ async fn attempt<C: Client>(
         let reply = caller.run(&plan.database, &plan.command, sending, &session).await?;
         return Ok(Attempt::Result(plan.outcome.of_reply(&reply)));
     }
+    if let Outcome::ChangeStream { max_await_time } = plan.outcome {
+        let stream = caller.watch(&plan.database, &plan.command, sending, max_await_time, &session).await?;
+        return Ok(Attempt::Cursor(Box::new(stream)));
+    }
     let cursor = caller.open(&plan.database, &plan.command, sending, None, &session).await?;
     if plan.outcome == Outcome::Cursor {
         return Ok(Attempt::Cursor(Box::new(cursor)));

@@ -258,6 +258,30 @@ impl Client for SimClient {
         made.map_err(|error| of_operation(&error))
     }
 
+    async fn watch(
+        &self,
+        operation: &Operate<'_>,
+        max_await_time: Option<Duration>,
+        session: Option<&mut Session>,
+    ) -> Result<SimCursor, Failure> {
+        let body = raw(operation.command)?;
+        let prepared = self.prepare(operation, &body);
+        let options = max_await_time.map(|wait| {
+            let mut options = CursorOptions::of_command(&body);
+            options.max_await_time = Some(wait);
+            options
+        });
+        let made = match (session, options) {
+            (None, None) => prepared.watch().await.map(SimCursor::Implicit),
+            (None, Some(options)) => prepared.watch_with(options).await.map(SimCursor::Implicit),
+            (Some(session), None) => prepared.in_session(session).watch().await.map(SimCursor::InSession),
+            (Some(session), Some(options)) => {
+                prepared.in_session(session).watch_with(options).await.map(SimCursor::InSession)
+            }
+        };
+        made.map_err(|error| of_operation(&error))
+    }
+
     fn checked_out(&self) -> u64 {
         self.client.stats().counts.in_use.into()
     }

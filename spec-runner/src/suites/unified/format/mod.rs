@@ -23,8 +23,9 @@ pub use self::expectation::{
     CollectionData, ExpectedError, ExpectedEvents, ExpectedLogMessages, ExpectedMessage, Severity,
 };
 pub use self::operation::{
-    Action, ClientBulkWrite, CollectionName, CursorCommand, Data, DriverInfo, Expectation, FIND, IndexName, Method,
-    Occurrences, Operation, ReadPreferenceDocument, Special, TransactionArguments, WithTransactionArguments,
+    Action, CHANGE_STREAM, ClientBulkWrite, CollectionName, CursorCommand, Data, DriverInfo, Expectation, FIND,
+    IndexName, Method, Occurrences, Operation, ReadPreferenceDocument, Special, TransactionArguments,
+    WithTransactionArguments,
 };
 pub use self::requirement::{Deployment, Requirement, Serverless};
 

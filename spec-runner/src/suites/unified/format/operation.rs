@@ -422,6 +422,7 @@ pub enum Method {
     Aggregate,
     Count,
     CountDocuments,
+    CreateChangeStream,
     CreateCollection,
     CreateFindCursor,
     CreateIndex,
@@ -448,20 +449,30 @@ pub enum Method {
     ListDatabases,
     ListIndexNames,
     ListIndexes,
+    Rename,
     ReplaceOne,
     UpdateMany,
     UpdateOne,
 }
 
 /// What some operations need that a pool does not have.
-const LACKING: [(&str, &[&str]); 2] =
-    [("change streams", &["createChangeStream"]), ("a server that runs JavaScript (mapReduce)", &["mapReduce"])];
+const LACKING: [(&str, &[&str]); 1] = [("a server that runs JavaScript (mapReduce)", &["mapReduce"])];
 
 /// The arguments of a find that are fields of its command.
 #[rustfmt::skip]
 pub const FIND: [&str; 13] = [
     "filter", "sort", "projection", "hint", "skip", "limit", "batchSize", "comment", "maxTimeMS", "max", "min", "returnKey",
     "showRecordId",
+];
+
+/// The arguments of a change stream that are fields of its stage.
+pub const CHANGE_STREAM: [&str; 6] = [
+    "fullDocument",
+    "fullDocumentBeforeChange",
+    "resumeAfter",
+    "startAfter",
+    "startAtOperationTime",
+    "showExpandedEvents",
 ];
 
 /// What a test needs that does not exist here, if anything, as the names and arguments of its operations show.
@@ -500,13 +511,19 @@ impl ClientBulkWrite {
 }
 
 impl Method {
-    /// The arguments that are carried out.
+    /// Whether the argument is carried out.
+    fn takes(self, argument: &str) -> bool {
+        let is_of_stream = self == Self::CreateChangeStream && CHANGE_STREAM.contains(&argument);
+        is_of_stream || self.arguments().contains(&argument)
+    }
+
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Aggregate => &["pipeline", "batchSize", "maxTimeMS"],
             Self::Count | Self::CountDocuments => &["filter"],
+            Self::CreateChangeStream => &["pipeline", "batchSize", "maxAwaitTimeMS", "collation", "comment"],
             Self::DeleteMany | Self::DeleteOne => &["filter", "hint"],
-            Self::CreateCollection => &["collection", "capped", "size", "max"],
+            Self::CreateCollection => &["collection", "capped", "size", "max", "viewOn"],
             Self::DropCollection => &["collection"],
             Self::DropDatabase => &["database"],
             Self::FindOneAndDelete => &["filter", "sort", "hint"],
@@ -516,6 +533,7 @@ impl Method {
             Self::Distinct => &["fieldName", "filter"],
             Self::DropIndex => &["name"],
             Self::EstimatedDocumentCount => &["maxTimeMS"],
+            Self::Rename => &["to", "dropTarget"],
             Self::ReplaceOne => &["filter", "replacement", "upsert", "sort", "hint"],
             Self::FindOneAndReplace => &["filter", "replacement", "upsert", "sort", "returnDocument", "hint"],
             Self::FindOneAndUpdate => &["filter", "update", "upsert", "sort", "returnDocument", "hint"],
@@ -581,7 +599,7 @@ impl Action {
         let session =
             arguments.remove("session").map(|session| session.as_str().map(str::to_owned).ok_or("session is no name"));
         let session = session.transpose()?;
-        if let Some(unknown) = arguments.keys().find(|key| !method.arguments().contains(&key.as_str())) {
+        if let Some(unknown) = arguments.keys().find(|key| !method.takes(key)) {
             return Err(format!("unknown argument `{unknown}` of {name}"));
         }
         let arguments = extended_json::document(Value::Object(arguments));
