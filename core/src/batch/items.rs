@@ -5,7 +5,11 @@ use core::ops::Range;
 
 use bson::RawDocument;
 
+use crate::wire::Limits;
 use crate::wire::document::elements;
+
+/// For how many bytes room is made before they are there.
+const MOST: usize = Limits::DEFAULT.max_message_size as usize;
 
 /// Encoded documents.
 #[derive(Debug, Default)]
@@ -38,6 +42,7 @@ impl Items {
         next: impl FnOnce(&mut Vec<u8>) -> Option<Result<(), E>>,
     ) -> Option<Result<bool, E>> {
         self.drop_done();
+        self.make_room();
         let last = self.bytes.len();
         let written = next(&mut self.bytes);
         let is_document = self.bytes.get(last..).is_some_and(|bytes| RawDocument::from_bytes(bytes).is_ok());
@@ -60,7 +65,17 @@ impl Items {
     fn drop_done(&mut self) {
         if self.start > 0 && self.start >= self.length() {
             self.bytes.drain(..self.start);
+            self.last = self.last.saturating_sub(self.start);
             self.start = 0;
+        }
+    }
+
+    /// Makes room for another one as long as the last, without room for more than a message.
+    fn make_room(&mut self) {
+        let (length, item) = (self.bytes.len(), self.bytes.len() - self.last.min(self.bytes.len()));
+        if self.bytes.capacity() - length < item {
+            let wanted = length.saturating_mul(2).min(MOST).max(length + 2 * item);
+            self.bytes.reserve_exact(wanted - length);
         }
     }
 

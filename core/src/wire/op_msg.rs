@@ -117,6 +117,11 @@ impl<'a> Sequence<'a> {
         Self { identifier, documents }
     }
 
+    /// How many bytes its documents have.
+    pub fn length(&self) -> usize {
+        self.documents.len()
+    }
+
     /// The documents, in the order of the message.
     pub fn documents(&self) -> Documents<'a> {
         Documents { rest: self.documents }

@@ -1,18 +1,19 @@
-//! A to-do list in MongoDB: serde structs, a unique index, a cursor, time limits, and an end that leaves nothing behind.
+//! A to-do list in MongoDB: serde structs, a unique index, writes of any number, a cursor, time limits, and an end that leaves nothing
+//! behind.
 //!
 //! ```sh
 //! cargo run -p cmap-smol --example smol-todo -- mongodb://localhost/
 //! ```
 //!
-//! reads commands, one a line: `add TEXT`, `done NUMBER`, `list`. The end of the input, or `quit`, ends it.
+//! reads commands, one a line: `add TEXT; TEXT; ..`, `done NUMBER`, `list`. The end of the input, or `quit`, ends it.
 
 use std::error::Error;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cmap_smol::bson::{self, rawdoc};
-use cmap_smol::{Client, ClientOptions, Connection, FoundAndModified, Written};
+use cmap_smol::bson::rawdoc;
+use cmap_smol::{Client, ClientOptions, FoundAndModified, Written};
 use serde::{Deserialize, Serialize};
 use smol::io::{AsyncBufRead, AsyncBufReadExt};
 use smol::stream::StreamExt;
@@ -75,7 +76,7 @@ pub(crate) async fn run(uri: &str, input: impl AsyncBufRead + Unpin, out: &mut i
             "done" => todo.finish(argument).await,
             "list" => todo.list().await,
             "quit" => break,
-            _ => Ok("commands are: add TEXT, done NUMBER, list, quit".into()),
+            _ => Ok("commands are: add TEXT; TEXT; .., done NUMBER, list, quit".into()),
         };
         match outcome {
             Ok(answer) => writeln!(out, "{answer}")?,
@@ -95,14 +96,16 @@ impl Todo {
         Ok(())
     }
 
-    async fn add(&self, text: &str) -> Result<String> {
-        let mut connection = self.client.check_out().await?;
-        let number = next_number(&mut connection).await?;
-        let item = Item { number, text: text.to_owned(), done: false };
-        let document = bson::serialize_to_raw_document_buf(&item)?;
-        let insert = rawdoc! { "insert": "items", "documents": [document] };
-        connection.run_command(DATABASE, insert).await?;
-        Ok(format!("{number} added"))
+    async fn add(&self, texts: &str) -> Result<String> {
+        let texts: Vec<_> = texts.split(';').map(str::trim).collect();
+        let last = self.take_numbers(i32::try_from(texts.len())?).await?;
+        let numbers = last + 1 - i32::try_from(texts.len())?..=last;
+        let items =
+            numbers.clone().zip(texts).map(|(number, text)| Item { number, text: text.to_owned(), done: false });
+        let insert = self.client.operation((DATABASE, rawdoc! { "insert": "items" }));
+        insert.sequence("documents", items).with_ids().run().await?;
+        let added: Vec<_> = numbers.map(|number| format!("{number} added")).collect();
+        Ok(added.join("\n"))
     }
 
     async fn finish(&self, number: &str) -> Result<String> {
@@ -126,14 +129,15 @@ impl Todo {
         }
         Ok(if lines.is_empty() { "nothing to do".into() } else { lines.join("\n") })
     }
-}
 
-/// A number that no other item has, though others add items at the same time.
-async fn next_number(connection: &mut Connection) -> Result<i32> {
-    let command = rawdoc! {
-        "findAndModify": "counters", "query": { "_id": "items" }, "update": { "$inc": { "last": 1 } }, "upsert": true, "new": true,
-    };
-    let reply = connection.run_command(DATABASE, command).await?;
-    let counter = reply.parse::<FoundAndModified<Counter>>()?.value.ok_or("the server has made no counter")?;
-    Ok(counter.last)
+    /// The last of so many numbers that no other items have, though others add items at the same time.
+    async fn take_numbers(&self, count: i32) -> Result<i32> {
+        let update = rawdoc! { "$inc": { "last": count } };
+        let command = rawdoc! {
+            "findAndModify": "counters", "query": { "_id": "items" }, "update": update, "upsert": true, "new": true,
+        };
+        let reply = self.client.run((DATABASE, command)).await?;
+        let counter = reply.parse::<FoundAndModified<Counter>>()?.value.ok_or("the server has made no counter")?;
+        Ok(counter.last)
+    }
 }

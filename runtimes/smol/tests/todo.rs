@@ -17,7 +17,7 @@ fn run(uri: &str, commands: &str) -> Result<String, String> {
 fn items_are_added_done_and_listed_through_several_batches() {
     let server = LocalServer::start();
 
-    let text = run(&server.uri(""), "list\nadd milk\nadd bread\nadd tea\nadd jam\ndone 2\nlist\ndone 9\nquit\nlist\n");
+    let text = run(&server.uri(""), "list\nadd milk; bread; tea\nadd jam\ndone 2\nlist\ndone 9\nquit\nlist\n");
 
     let expected = "nothing to do\n1 added\n2 added\n3 added\n4 added\n2 done\n\
                     [ ] 1 milk\n[x] 2 bread\n[ ] 3 tea\n[ ] 4 jam\n\

@@ -22,7 +22,7 @@ use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, Connection, ProtocolError};
 use cmap_core::options::Secret;
-use cmap_core::wire::{Field, KEPT, Lender};
+use cmap_core::wire::{Field, KEPT, Lender, Sequence};
 use futures_io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroize;
 
@@ -98,7 +98,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.output.clear();
         self.is_sent = false;
         let fields: usize = command.fields.iter().map(Field::length).sum();
-        spares.lend(&mut self.output, command.body.as_bytes().len() + fields + OVERHEAD);
+        let sequences: usize = command.sequences.iter().map(Sequence::length).sum();
+        let length = command.body.as_bytes().len() + fields + sequences + OVERHEAD;
+        spares.lend(&mut self.output, length);
+        if sequences > 0 {
+            // Growing by itself, it would have room for two.
+            self.output.reserve_exact(length);
+        }
         self.protocol.borrow_compressor(&mut spares);
         let prepared = self.protocol.send(&mut self.output, command);
         self.protocol.give_back(&mut spares);

@@ -79,7 +79,7 @@ async fn through_failovers(sim: &Sim, set: &Servers, tally: Arc<Tally>, random: 
 }
 
 /// Something happens to the primary, or to all members one after the other.
-async fn fail_over(sim: &Sim, set: &Servers, random: &mut Random) {
+pub(super) async fn fail_over(sim: &Sim, set: &Servers, random: &mut Random) {
     let Some(primary) = set.primary() else { return };
     match random.up_to(3) {
         0 => set.step_down(Duration::from_secs(10)),

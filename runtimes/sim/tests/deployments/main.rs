@@ -14,6 +14,7 @@
 )]
 
 mod application;
+mod bulk_write;
 mod cancellations;
 mod changing_description;
 mod connection_storm;
