@@ -67,7 +67,7 @@
 //!
 //! `examples/threads.rs` drives a pool for a thousand threads in the same way, and `examples/deployment.rs` a topology with its monitors.
 //!
-//! # The rooms
+//! # The modules
 //!
 //! | module | content |
 //! |---|---|

@@ -108,7 +108,7 @@ fn a_pair_of_a_key_allocates_nothing_once_warm() {
 fn a_pair_with_an_option_beyond_the_specification_allocates_nothing_once_warm() {
     const HOUR: Duration = Duration::from_secs(3600);
     let switches: [fn(&mut PoolOptions); 7] = [
-        |options| options.reuse = Some(Reuse::FirstIn),
+        |options| options.reuse = Some(Reuse::Fifo),
         |options| options.max_uses = Some(1_000_000),
         |options| options.max_lifetime = Some(HOUR),
         |options| options.refresh_requirement = Some(HOUR),

@@ -64,7 +64,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Lets clients live in worlds of chance, each from a seed, until a law breaks; what broke it becomes a short script and a trace
+    /// Lets clients live in random simulation, each from a seed, until a law breaks; what broke it becomes a short script and a trace
     #[command(after_help = SIMULATE_EXIT_STATUS)]
     Simulate(SimulateArgs),
 }

@@ -3,7 +3,7 @@
 //! Commands are appended to a buffer of the caller's, replies are lent out of the connection's own, so that a command
 //! allocates nothing once both are warm. A reply that is not the answer to the last command breaks the connection.
 //!
-//! What large messages and compression need beyond that is [borrowed](crate::wire::Spares) for one use, by those who call
+//! What large messages and compression need beyond that is [borrowed](crate::wire::BufferPool) for one use, by those who call
 //! [`borrow_compressor`](Connection::borrow_compressor), [`read_borrowing`](Connection::read_borrowing) and
 //! [`give_back`](Connection::give_back). Without them a connection allocates what it needs, and keeps it for its next use.
 
@@ -18,8 +18,8 @@ use crate::error_text::readable_debug;
 use crate::options::ServerApi;
 use crate::wire::compression::is_compressible_command;
 use crate::wire::{
-    Compression, Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Lender, Limits, MessageIds,
-    MessageWriter, Sequence, Spares, WireError, check_name, is_tls_alert,
+    BufferPool, Compression, Compressor, Content, Decoder, EncodeError, Field, Flags, FrameReader, Lender, Limits,
+    MessageIds, MessageWriter, Sequence, WireError, check_name, is_tls_alert,
 };
 
 /// An established connection, without its socket.
@@ -81,7 +81,7 @@ pub enum CommandError {
     Busy,
     /// The connection broke before.
     #[error("the connection is broken: close it")]
-    Broken,
+    Errored,
     /// The command cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
@@ -124,7 +124,7 @@ pub enum ProtocolError {
     MoreToCome,
     /// The connection broke before.
     #[error("the connection is broken")]
-    Broken,
+    Errored,
 }
 
 readable_debug!(CommandError, ProtocolError);
@@ -133,7 +133,7 @@ readable_debug!(CommandError, ProtocolError);
 enum State {
     Idle,
     Awaiting(Awaited),
-    Broken,
+    Errored,
 }
 
 /// The reply that is due.
@@ -206,7 +206,7 @@ impl Connection {
         match self.state {
             State::Idle => {}
             State::Awaiting(_) => return Err(CommandError::Busy),
-            State::Broken => return Err(CommandError::Broken),
+            State::Errored => return Err(CommandError::Errored),
         }
         check_name(command.database)?;
         let request = self.last_request.wrapping_add(1);
@@ -250,7 +250,7 @@ impl Connection {
     /// # Errors
     /// What came is no reply to the last command, or nothing was asked. The connection is broken.
     pub fn read<'r, 'i: 'r>(&'r mut self, input: &mut &'i [u8]) -> Result<Option<Reply<'r>>, ProtocolError> {
-        self.read_borrowing(input, &mut Spares::none())
+        self.read_borrowing(input, &mut BufferPool::none())
     }
 
     /// Takes bytes off the front of `input`, and returns the reply if it is whole. A large or a compressed reply is read into what
@@ -267,13 +267,13 @@ impl Connection {
             State::Awaiting(awaited) => awaited,
             State::Idle if input.is_empty() => return Ok(None),
             State::Idle => {
-                self.state = State::Broken;
+                self.state = State::Errored;
                 return Err(ProtocolError::Unasked);
             }
-            State::Broken => return Err(ProtocolError::Broken),
+            State::Errored => return Err(ProtocolError::Errored),
         };
         // What comes in between is an error, and an error breaks the connection.
-        self.state = State::Broken;
+        self.state = State::Errored;
         let Some(frame) = self.frames.read_borrowing(input, &self.reads, lender)? else {
             self.state = State::Awaiting(awaited);
             return Ok(None);
@@ -299,7 +299,7 @@ impl Connection {
         if let Some(compression) = self.compression
             && self.compressor.is_none()
         {
-            self.compressor = lender.visit(|spares| spares.take_compressor(compression));
+            self.compressor = lender.visit(|buffers| buffers.take_compressor(compression));
         }
     }
 
@@ -308,7 +308,7 @@ impl Connection {
     #[inline]
     pub fn give_back(&mut self, lender: &mut impl Lender) {
         if let Some(compressor) = self.compressor.take() {
-            drop(lender.visit(|spares| spares.put_compressor(compressor)));
+            drop(lender.visit(|buffers| buffers.put_compressor(compressor)));
         }
         self.frames.give_back(lender);
         self.decoder.give_back(lender);
@@ -340,7 +340,7 @@ impl Connection {
         input: &mut &'i [u8],
     ) -> Result<Option<Reply<'r>>, ProtocolError> {
         if self.last_request == 1 && self.frames.pending() == 0 && is_tls_alert(input) {
-            self.state = State::Broken;
+            self.state = State::Errored;
             return Err(ProtocolError::Tls);
         }
         let is_first = self.last_request == 1;

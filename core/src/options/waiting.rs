@@ -17,7 +17,7 @@ pub enum Reuse {
     /// The one that was returned last (CMAP-26): the others reach maxIdleTimeMS, and a pool shrinks when less is asked
     /// of it.
     #[default]
-    LastIn,
+    Lifo,
     /// The one that was returned first: all are used equally often.
-    FirstIn,
+    Fifo,
 }

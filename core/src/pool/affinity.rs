@@ -3,19 +3,19 @@
 //! A key is bound to a connection when one is delivered to it, and stays so until the connection is closed, the key takes
 //! another one, or somebody ends it. What that means is the option's choice: see [`Affinity`](crate::options::Affinity).
 //!
-//! Check-outs that wait for the connection of their key are *loyal*. They are not in the queue but in a list of that
+//! Check-outs that wait for the connection of their key are *sticky*. They are not in the queue but in a list of that
 //! connection, in which they have the same deadlines as others. A connection that is available, has keys, and belongs to a
 //! pool that holds them is *held*. Nothing is noted for that when it comes back: the available connections are in the order of
 //! their return, so the first of them that has keys is the next whose time ends. Those before it that have none are passed over
 //! once, up to [`Holds::free`].
 
 use super::Pool;
-use super::bonds::{AffinityKey, Bond, Bonds};
 use super::connections::{Slot, Stage};
 use super::event::ConnectionClosedReason;
 use super::list::{Key, NIL};
 use super::output::{Action, Output};
 use super::settle::Due;
+use super::sticky_keys::{AffinityKey, Pin, StickyKeys};
 use super::timer::{Timeout, TimeoutReason};
 use super::wait_queue::CheckOutRequest;
 use crate::options::Affinity;
@@ -51,29 +51,29 @@ impl<C> Pool<C> {
     }
 
     /// The check-outs that wait for the connection of their key.
-    pub(super) fn loyal_waiters(&self) -> impl Iterator<Item = Key> {
-        let bonds = self.affinity.iter().flat_map(|affinity| &affinity.bonds);
-        bonds.flat_map(|bond| self.wait_queue.members(&bond.waiters))
+    pub(super) fn sticky_waiters(&self) -> impl Iterator<Item = Key> {
+        let pins = self.affinity.iter().flat_map(|affinity| &affinity.pins);
+        pins.flat_map(|pin| self.wait_queue.members(&pin.waiters))
     }
 
     /// All check-outs that wait, for any connection or for the one of their key.
     pub(super) fn waiting(&self) -> u32 {
-        self.wait_queue.len() + self.affinity.as_ref().map_or(0, |affinity| affinity.loyal)
+        self.wait_queue.len() + self.affinity.as_ref().map_or(0, |affinity| affinity.sticky)
     }
 
-    /// Connections that are being checked for the queue: not those that a loyal check-out will get.
+    /// Connections that are being checked for the queue: not those that a sticky check-out will get.
     pub(super) fn checks(&self) -> u32 {
         let checking = self.connections.checking;
         match &self.affinity {
-            Some(affinity) if affinity.loyal > 0 && checking > 0 => checking - self.claimed(affinity),
+            Some(affinity) if affinity.sticky > 0 && checking > 0 => checking - self.claimed(affinity),
             _ => checking,
         }
     }
 
-    fn claimed(&self, affinity: &Bonds) -> u32 {
+    fn claimed(&self, affinity: &StickyKeys) -> u32 {
         let is_claimed =
-            |(bond, slot): &(&Bond, &Slot<C>)| !bond.waiters.is_empty() && matches!(slot.stage, Stage::Checking { .. });
-        let claimed = affinity.bonds.iter().zip(&self.connections.slots).filter(is_claimed);
+            |(pin, slot): &(&Pin, &Slot<C>)| !pin.waiters.is_empty() && matches!(slot.stage, Stage::Checking { .. });
+        let claimed = affinity.pins.iter().zip(&self.connections.slots).filter(is_claimed);
         claimed.fold(0, |number, _| number + 1)
     }
 
@@ -87,12 +87,12 @@ impl<C> Pool<C> {
         if self.next_hold().is_none() {
             return self.connections.available.len();
         }
-        self.connections.coldest_first(|key| !self.is_kept(key)).fold(0, |free, _| free + 1)
+        self.connections.least_recent_first(|key| !self.is_kept(key)).fold(0, |free, _| free + 1)
     }
 
     /// The one of them that was returned last.
-    pub(super) fn hottest_free(&self) -> Option<Key> {
-        self.connections.hottest_first(|key| !self.is_kept(key)).next()
+    pub(super) fn most_recent_free(&self) -> Option<Key> {
+        self.connections.most_recent_first(|key| !self.is_kept(key)).next()
     }
 
     /// Whether an arrival takes an available connection, however many wait: that of its key, or any, if those who wait want others.
@@ -113,12 +113,12 @@ impl<C> Pool<C> {
     }
 
     /// Whether a check-out waits for the connection of its key.
-    pub(super) fn has_loyal_waiters(&self) -> bool {
-        self.affinity.as_ref().is_some_and(|affinity| affinity.loyal > 0)
+    pub(super) fn has_sticky_waiters(&self) -> bool {
+        self.affinity.as_ref().is_some_and(|affinity| affinity.sticky > 0)
     }
 
-    /// A check-out joins the queue, or those that wait for the connection of its key. One whose key's connection can be delivered gets it at
-    /// once, however many wait.
+    /// A check-out joins the queue, or those that wait for the connection of its key. One whose key's connection can be delivered gets it
+    /// at once, however many wait.
     pub(super) fn arrive(&mut self, check_out: Key, request: CheckOutRequest) -> Due {
         match self.own_of(&request) {
             Own::Ready(connection) => self.deliver(connection, check_out),
@@ -177,29 +177,31 @@ impl<C> Pool<C> {
             return false;
         }
         let Some(affinity) = &self.affinity else { return false };
-        let Some(hottest) = self.connections.hottest_first(|key| affinity.has_keys(key)).next() else { return false };
-        if let Some(reason) = self.perished(hottest) {
-            self.close_connection(hottest, reason);
-        } else if self.needs_check(hottest) {
-            self.begin_check(hottest);
+        let Some(most_recent) = self.connections.most_recent_first(|key| affinity.has_keys(key)).next() else {
+            return false;
+        };
+        if let Some(reason) = self.perished(most_recent) {
+            self.close_connection(most_recent, reason);
+        } else if self.needs_check(most_recent) {
+            self.begin_check(most_recent);
         } else {
             self.leave_queue(head);
-            self.deliver(hottest, head);
+            self.deliver(most_recent, head);
         }
         true
     }
 
-    /// A connection was checked in, or has passed its check, and is available: it goes to the first check-out that is loyal
+    /// A connection was checked in, or has passed its check, and is available: it goes to the first check-out that is sticky
     /// to it, or is held for its keys.
-    pub(super) fn serve_loyal(&mut self, connection: Key) {
+    pub(super) fn serve_sticky(&mut self, connection: Key) {
         let Some(affinity) = &self.affinity else { return };
-        let Some(waiter) = affinity.first_loyal(connection) else { return };
-        self.leave_loyal(waiter);
+        let Some(waiter) = affinity.first_sticky(connection) else { return };
+        self.leave_sticky(waiter);
         self.bind(connection, waiter);
         self.deliver(connection, waiter);
     }
 
-    /// A refreshed connection is available in its old place: it goes to the first check-out that is loyal to it, or is held
+    /// A refreshed connection is available in its old place: it goes to the first check-out that is sticky to it, or is held
     /// for what is left of its time.
     pub(super) fn return_to_keys(&mut self, connection: Key) {
         let time = self.limits.hold_time();
@@ -209,24 +211,24 @@ impl<C> Pool<C> {
             // Its place may be in front of those that were passed over.
             affinity.holds.free = NIL;
             affinity.holds.until = affinity.holds.until.min(end_of_hold);
-            self.serve_loyal(connection);
+            self.serve_sticky(connection);
         }
     }
 
     /// A check-out that waits for the connection of its key does so no more.
-    pub(super) fn leave_loyal(&mut self, check_out: Key) {
+    pub(super) fn leave_sticky(&mut self, check_out: Key) {
         if let Some(affinity) = &mut self.affinity
             && let Some(connection) = self.wait_queue.awaited(check_out)
-            && let Some(bond) = affinity.bonds.get_mut(connection as usize)
+            && let Some(pin) = affinity.pins.get_mut(connection as usize)
         {
-            self.wait_queue.leave_list(&mut bond.waiters, check_out);
-            affinity.loyal -= 1;
+            self.wait_queue.leave_list(&mut pin.waiters, check_out);
+            affinity.sticky -= 1;
             self.renew_attention();
         }
     }
 
     /// A connection leaves the pool: its keys have none, and those who wait for it wait for any.
-    pub(super) fn end_bonds(&mut self, connection: Key) {
+    pub(super) fn end_pins(&mut self, connection: Key) {
         self.send_to_queue(connection);
         self.release(connection);
         if let Some(affinity) = &mut self.affinity {
@@ -235,8 +237,8 @@ impl<C> Pool<C> {
     }
 
     /// All who wait for the connection of their key wait for any: they are about to fail.
-    pub(super) fn end_loyalty(&mut self) {
-        let connections = self.affinity.as_ref().filter(|affinity| affinity.loyal > 0).map_or(0, |all| all.bonds.len());
+    pub(super) fn end_sticky_waits(&mut self) {
+        let connections = self.affinity.as_ref().filter(|affinity| affinity.sticky > 0).map_or(0, |all| all.pins.len());
         for connection in (0..).take(connections) {
             self.send_to_queue(connection);
         }
@@ -244,8 +246,8 @@ impl<C> Pool<C> {
 
     /// at the end of the queue.
     fn send_to_queue(&mut self, connection: Key) {
-        while let Some(waiter) = self.affinity.as_ref().and_then(|affinity| affinity.first_loyal(connection)) {
-            self.leave_loyal(waiter);
+        while let Some(waiter) = self.affinity.as_ref().and_then(|affinity| affinity.first_sticky(connection)) {
+            self.leave_sticky(waiter);
             let deadline = self.wait_queue.own_deadline(waiter);
             self.wait_queue.enqueue(waiter, deadline, self.limits.wait_queue_timeout);
         }
@@ -290,7 +292,7 @@ impl<C> Pool<C> {
     /// Whether keys, connections and those who wait agree.
     pub(super) fn check_affinity(&self) -> Result<(), &'static str> {
         let Some(affinity) = &self.affinity else {
-            return if self.limits.affinity.is_none() && self.wait_queue.loyal() == 0 {
+            return if self.limits.affinity.is_none() && self.wait_queue.sticky() == 0 {
                 Ok(())
             } else {
                 Err("a pool without affinity has what belongs to it")
@@ -299,40 +301,40 @@ impl<C> Pool<C> {
         if self.limits.affinity.is_none() {
             return Err("a pool has affinity though the option is not set");
         }
-        let bonds = || (0..).zip(&affinity.bonds);
-        let bound: usize = bonds().map(|(_, bond)| bond.keys.len()).sum();
+        let pins = || (0..).zip(&affinity.pins);
+        let bound: usize = pins().map(|(_, pin)| pin.keys.len()).sum();
         let is_bound = |(key, &connection): (&AffinityKey, &Key)| {
-            let bond = affinity.bonds.get(connection as usize);
-            bond.is_some_and(|bond| bond.keys.contains(key))
+            let pin = affinity.pins.get(connection as usize);
+            pin.is_some_and(|pin| pin.keys.contains(key))
         };
         if bound != affinity.keys.len() || !affinity.keys.iter().all(is_bound) {
             return Err("a key and its connection do not know each other");
         }
-        let mut loyal = 0;
-        for (connection, bond) in bonds() {
+        let mut sticky = 0;
+        for (connection, pin) in pins() {
             let stage = self.connections.slots.get(connection as usize).map(|slot| &slot.stage);
             let is_available = matches!(stage, Some(Stage::Available { .. }));
             let is_occupied =
                 matches!(stage, Some(Stage::InUse { .. } | Stage::Checking { .. } | Stage::Refreshing { .. }));
-            if !bond.keys.is_empty() && !is_available && !is_occupied {
+            if !pin.keys.is_empty() && !is_available && !is_occupied {
                 return Err("a key has a connection that is not established");
             }
-            loyal += self.wait_queue.check_list(&bond.waiters, connection)?;
-            if !bond.waiters.is_empty() && !is_occupied {
+            sticky += self.wait_queue.check_list(&pin.waiters, connection)?;
+            if !pin.waiters.is_empty() && !is_occupied {
                 return Err("a check-out waits for the connection of its key though nobody has it");
             }
         }
         if affinity.holds.free != NIL && !self.connections.is_available(affinity.holds.free) {
             return Err("a connection is passed over that is not available");
         }
-        let first = self.connections.coldest_first(|key| affinity.has_keys(key)).next();
+        let first = self.connections.least_recent_first(|key| affinity.has_keys(key)).next();
         if self.holds() && first != affinity.first_held(&self.connections) {
             return Err("a held connection is passed over");
         }
         if self.next_hold().is_some_and(|(_, end)| end < affinity.holds.until) {
             return Err("a hold ends earlier than the first that is expected to");
         }
-        if loyal != affinity.loyal as usize || loyal != self.wait_queue.loyal() {
+        if sticky != affinity.sticky as usize || sticky != self.wait_queue.sticky() {
             return Err("a check-out waits for no connection that is known");
         }
         Ok(())
@@ -375,9 +377,9 @@ impl<C> Pool<C> {
         let timeout = self.limits.wait_queue_timeout;
         if let Some(affinity) = &mut self.affinity {
             affinity.note_key(check_out, request.affinity);
-            let bond = &mut affinity.bonds[connection as usize];
-            self.wait_queue.enqueue_for(connection, &mut bond.waiters, check_out, request.deadline, timeout);
-            affinity.loyal += 1;
+            let pin = &mut affinity.pins[connection as usize];
+            self.wait_queue.enqueue_for(connection, &mut pin.waiters, check_out, request.deadline, timeout);
+            affinity.sticky += 1;
             self.renew_attention();
         }
         self.note_waiting();
@@ -395,7 +397,7 @@ mod tests {
     use alloc::vec::Vec;
     use core::time::Duration;
 
-    use super::super::bonds::MOST_KEYS;
+    use super::super::sticky_keys::MOST_KEYS;
     use super::*;
     use crate::address::ServerAddress;
     use crate::options::PoolOptions;
@@ -487,7 +489,7 @@ mod tests {
         let mut pool = pool(Affinity::Require, 2);
         let (first, _other) = (ask(&mut pool, NOW, ONE)[0], ask(&mut pool, NOW, None)[0]);
         ask(&mut pool, NOW, None);
-        let (loyal, _) = pool.check_out(NOW, CheckOutRequest::default().affinity(ONE));
+        let (sticky, _) = pool.check_out(NOW, CheckOutRequest::default().affinity(ONE));
         assert_eq!(pool.counts().waiting, 2);
 
         let checked_in =
@@ -495,7 +497,7 @@ mod tests {
 
         assert_eq!(
             checked_in.delivery().map(|delivery| (delivery.check_out, delivery.connection)),
-            Some((loyal, first))
+            Some((sticky, first))
         );
     }
 
@@ -536,10 +538,10 @@ mod tests {
         assert_eq!(ask(&mut pool, NOW, None), [first]);
 
         ask(&mut pool, NOW, None);
-        let (loyal, _) = pool.check_out(NOW, CheckOutRequest::default().affinity(ONE));
+        let (sticky, _) = pool.check_out(NOW, CheckOutRequest::default().affinity(ONE));
         let delivery =
             pool.check_in(NOW, pool.use_of(first).unwrap().check_out, first, (), Condition::Usable).unwrap().delivery();
-        assert_eq!(delivery.map(|delivery| delivery.check_out), Some(loyal));
+        assert_eq!(delivery.map(|delivery| delivery.check_out), Some(sticky));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::time::Instant;
 
 impl<C> Pool<C> {
     /// Ends a use of a connection (CMAP-35, CMAP-36): that of the check-out it was delivered to. The connection serves the
-    /// next waiter, becomes available, or is closed if it perished or the pool was closed. Returns the delivery to the next waiter, unless outputs were queued before the
-    /// call or the call led to further outputs: then the delivery comes through the queue.
+    /// next waiter, becomes available, or is closed if it perished or the pool was closed. Returns the delivery to the next waiter, unless
+    /// outputs were queued before the call or the call led to further outputs: then the delivery comes through the queue.
     ///
     /// Where nothing is queued afterwards, no timeout has become an earlier one, but for that at the end of
     /// [`idle_until`](Self::idle_until).
@@ -76,8 +76,8 @@ impl<C> Pool<C> {
         };
         match reason {
             None => {
-                self.put_hottest(self.now, key, socket);
-                self.serve_loyal(key);
+                self.put_most_recent(self.now, key, socket);
+                self.serve_sticky(key);
             }
             Some(reason) => {
                 self.forget(key, reason, None);

@@ -119,7 +119,7 @@ impl<C> Pool<C> {
     }
 
     fn fail_waiters(&mut self, kind: &CheckOutErrorKind) {
-        self.end_loyalty();
+        self.end_sticky_waits();
         self.wait_queue.lift_deadlines();
         while let Some(waiter) = self.wait_queue.front() {
             self.fail(waiter, kind.clone());

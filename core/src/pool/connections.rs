@@ -3,9 +3,9 @@
 //! A connection lives in a slot from its creation to its closing. An established connection keeps its socket there;
 //! delivery moves the socket out, check-in moves it back. Vacant slots are chained through their links and reused, so a
 //! warm pool allocates nothing. The list of available connections is in the order of their return: the back is the
-//! hottest and is taken first; the front is the coldest and is the first to reach maxIdleTimeMS. A stale connection is
-//! never made available, so stale connections can only be a prefix of that list (except in load-balanced pools, where
-//! every service has its own list of available connections next to it).
+//! most recently used and is taken first; the front is the least recently used and is the first to reach maxIdleTimeMS. A stale connection
+//! is never made available, so stale connections can only be a prefix of that list (except in load-balanced pools, where every service has
+//! its own list of available connections next to it).
 
 mod consistency;
 mod taking;
@@ -41,7 +41,7 @@ pub(crate) struct Connections<C> {
     /// Connections in use that cursors and transactions keep (LB-16).
     kept_by_cursors: u32,
     kept_by_transactions: u32,
-    /// From the coldest to the hottest.
+    /// From the least recently used to the most recently used.
     pub(crate) available: List<AVAILABLE>,
 }
 
@@ -209,9 +209,9 @@ impl<C> Connections<C> {
         self.link_occupied(generations, key);
     }
 
-    /// A connection in use becomes the hottest available one. Its socket comes with it.
+    /// A connection in use becomes the most recently used available one. Its socket comes with it.
     #[inline(always)]
-    pub(crate) fn put_hottest(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
+    pub(crate) fn put_most_recent(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
         let slots = self.slots.as_mut_slice();
         let slot = &mut slots[key as usize];
         debug_assert!(slot.stage.state().may_become(ConnectionState::Available));
@@ -228,7 +228,7 @@ impl<C> Connections<C> {
         }
     }
 
-    /// A pending connection becomes the hottest available one. Its socket comes with it.
+    /// A pending connection becomes the most recently used available one. Its socket comes with it.
     pub(crate) fn make_available(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
         self.unlink(generations, key);
         self.enter(key, Stage::Available { since, socket });
@@ -242,7 +242,7 @@ impl<C> Connections<C> {
         self.link_occupied(generations, key);
     }
 
-    /// A connection that was checked is alive: it becomes the hottest available one.
+    /// A connection that was checked is alive: it becomes the most recently used available one.
     pub(crate) fn pass_check(&mut self, generations: &mut Generations, key: Key, since: Instant) {
         self.unlink(generations, key);
         self.convert(key, |socket| Stage::Available { since, socket });

@@ -28,7 +28,7 @@ impl<C> Pool<C> {
         self.wait_queue.begin_use(check_out.key, self.now);
     }
 
-    /// An available connection, or the hottest, is in use from now on, by this check-out.
+    /// An available connection, or the most recently used, is in use from now on, by this check-out.
     #[inline(always)]
     pub(super) fn take(&mut self, check_out: Key, chosen: Option<Key>) -> Option<(Handle, C)> {
         let (key, id, socket) = self.connections.take(&mut self.generations, check_out, chosen)?;
@@ -47,8 +47,8 @@ impl<C> Pool<C> {
 
     /// A connection that came back at `now` is available.
     #[inline(always)]
-    pub(super) fn put_hottest(&mut self, now: Instant, key: Key, socket: C) {
-        self.connections.put_hottest(&mut self.generations, key, now, socket);
+    pub(super) fn put_most_recent(&mut self, now: Instant, key: Key, socket: C) {
+        self.connections.put_most_recent(&mut self.generations, key, now, socket);
         self.note_available();
     }
 

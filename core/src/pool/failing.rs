@@ -61,7 +61,7 @@ impl<C> Pool<C> {
         let waited = self.now.saturating_since(self.wait_queue.started_at(check_out));
         let (counts, in_use_by) = (self.counts(), self.in_use_by());
         self.leave_queue(check_out);
-        self.leave_loyal(check_out);
+        self.leave_sticky(check_out);
         self.wait_queue.finish(check_out);
         let address = Arc::clone(&self.address);
         let in_use_by = self.limits.load_balanced.then_some(in_use_by);

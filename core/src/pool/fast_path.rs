@@ -10,13 +10,13 @@ use super::{CheckOutId, CheckOutRequest, Condition, Delivery, Handle, Pool, Purp
 use crate::time::Instant;
 
 impl<C> Pool<C> {
-    /// Delivers the hottest connection, if nothing stands in the way.
+    /// Delivers the most recently used connection, if nothing stands in the way.
     #[inline(always)]
     pub(crate) fn check_out_fast(&mut self, now: Instant, request: CheckOutRequest) -> Option<Delivery<C>> {
         let latest = self.now.max(now);
         if !self.attention.fast_check_out
             || request.deadline.is_some_and(|deadline| deadline <= latest)
-            || !self.can_deliver_hottest(latest)
+            || !self.can_deliver_most_recent(latest)
         {
             return None;
         }
@@ -28,7 +28,7 @@ impl<C> Pool<C> {
         Some(Delivery { check_out, connection, socket })
     }
 
-    /// Makes a connection that came back the hottest one, if nothing stands in the way. Otherwise its socket is returned.
+    /// Makes a connection that came back the most recently used one, if nothing stands in the way. Otherwise its socket is returned.
     #[inline(always)]
     pub(crate) fn check_in_fast(
         &mut self,
@@ -46,7 +46,7 @@ impl<C> Pool<C> {
         }
         // As above, the connection comes first.
         let latest = self.now.max(now);
-        self.put_hottest(latest, connection.key, socket);
+        self.put_most_recent(latest, connection.key, socket);
         self.now = latest;
         self.wait_queue.finish(check_out.key);
         Ok(())
@@ -70,11 +70,11 @@ impl<C> Pool<C> {
 
     /// Whether nobody waits, and the available connection that was returned last can be delivered at `now` as it is.
     #[inline(always)]
-    fn can_deliver_hottest(&self, now: Instant) -> bool {
+    fn can_deliver_most_recent(&self, now: Instant) -> bool {
         // No closure, so that all of it is inlined.
         match self.connections.available.back() {
-            Some(hottest) if self.wait_queue.len() == 0 => {
-                let slot = self.connections.slot(hottest);
+            Some(most_recent) if self.wait_queue.len() == 0 => {
+                let slot = self.connections.slot(most_recent);
                 slot.idle_time_if_deliverable(now, &self.generations, &self.limits).is_some()
             }
             _ => false,

@@ -114,7 +114,7 @@ impl<C> Pool<C> {
     /// The check-outs that wait: those in the queue in the order in which they are served, then those that wait for the
     /// connection of their key alone.
     pub fn waiting_check_outs(&self) -> impl Iterator<Item = Waiting> {
-        self.wait_queue.waiters().chain(self.loyal_waiters()).map(|key| Waiting {
+        self.wait_queue.waiters().chain(self.sticky_waiters()).map(|key| Waiting {
             check_out: self.wait_queue.id(key),
             since: self.wait_queue.started_at(key),
             deadline: self.wait_queue.own_deadline(key),

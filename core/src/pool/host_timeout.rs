@@ -1,4 +1,4 @@
-//! A host that nobody has used for long: its pool closes its connections, and keeps no floor until it is used again.
+//! A host that nobody has used for long: its pool closes its connections, and keeps no minimum pool size until it is used again.
 //!
 //! Check-outs and check-ins are not timed for this. The pool looks when `hostTimeout` has passed since the last use that it
 //! knows of: whether check-outs have begun since, and when the last connection came back. So the timer costs one look in
@@ -56,7 +56,7 @@ impl<C> Pool<C> {
             let before = self.host_use;
             let is_over = !is_busy && !before.is_busy && started == before.started;
             // A connection that was established to populate is taken for one that came back: the next look knows better.
-            let since = if is_busy { self.now } else { self.hottest_since().unwrap_or(self.now).max(before.since) };
+            let since = if is_busy { self.now } else { self.most_recent_since().unwrap_or(self.now).max(before.since) };
             self.host_use = HostUse { started, since, is_busy, is_over };
             if is_over {
                 self.close_unused();
@@ -65,9 +65,9 @@ impl<C> Pool<C> {
     }
 
     fn close_unused(&mut self) {
-        while let Some(coldest) = self.connections.available.front() {
-            let reason = self.perished(coldest).unwrap_or(ConnectionClosedReason::Idle);
-            self.close_connection(coldest, reason);
+        while let Some(least_recent) = self.connections.available.front() {
+            let reason = self.perished(least_recent).unwrap_or(ConnectionClosedReason::Idle);
+            self.close_connection(least_recent, reason);
         }
     }
 
@@ -85,7 +85,7 @@ impl<C> Pool<C> {
         self.host_use.since = self.now;
     }
 
-    fn hottest_since(&self) -> Option<Instant> {
+    fn most_recent_since(&self) -> Option<Instant> {
         self.available_since(self.connections.available.back()?)
     }
 
@@ -128,9 +128,9 @@ mod tests {
     struct Driven(Pool<()>);
 
     impl Driven {
-        fn new(floor: u32) -> Self {
+        fn new(minimum: u32) -> Self {
             let options = PoolOptions {
-                min_pool_size: Some(floor),
+                min_pool_size: Some(minimum),
                 host_timeout: Some(Duration::from_secs(TIMEOUT)),
                 ..PoolOptions::default()
             };
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_use_brings_the_floor_back() {
+    fn the_next_use_brings_the_minimum_back() {
         let mut pool = Driven::new(3);
         pool.pass(at(2 * TIMEOUT));
 

@@ -49,8 +49,8 @@ pub enum Input {
     PeerClosed(Handle),
     /// [`Pool::resize`].
     Resize(PoolLimits),
-    /// [`Pool::retire_all`].
-    RetireAll(Duration),
+    /// [`Pool::replace_connections`].
+    ReplaceConnections(Duration),
     /// [`Pool::end_affinity`].
     EndAffinity(AffinityKey),
     /// [`Pool::resume`].
@@ -150,7 +150,7 @@ impl<C> Pool<C> {
             Input::RefreshFailed(connection) => return self.handle_refresh_failed(now, connection).into(),
             Input::PeerClosed(connection) => return self.handle_peer_closed(now, connection).into(),
             Input::Resize(limits) => return self.resize(now, limits).into(),
-            Input::RetireAll(over) => self.retire_all(now, over),
+            Input::ReplaceConnections(over) => self.replace_connections(now, over),
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),
             Input::RenewCredential => self.renew_credential(now),

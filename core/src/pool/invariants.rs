@@ -153,9 +153,9 @@ impl<C> Pool<C> {
         if waiting > self.connections.pending + self.checks() && self.may_create() && !is_held_back {
             return Err("a check-out waits though a connection could be created");
         }
-        let is_lent = matches!(self.limits.affinity, Some(Affinity::Hold { lend: true, .. }));
+        let is_borrowed = matches!(self.limits.affinity, Some(Affinity::Hold { lend: true, .. }));
         let has_held = self.connections.available.len() > self.free();
-        if is_lent && has_held && waiting > self.connections.pending + self.checks() {
+        if is_borrowed && has_held && waiting > self.connections.pending + self.checks() {
             return Err("a check-out waits though a held connection could be lent");
         }
         Ok(())

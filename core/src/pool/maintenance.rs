@@ -1,7 +1,7 @@
 //! The background thread of the specification (CMAP-47), without a thread: pruning and populating when they are due.
 //!
 //! There is no tick. The next run follows from the state. It is due at once when a clear left stale connections
-//! available (CMAP-43). It is also due when the coldest connection reaches maxIdleTimeMS, or when connections are
+//! available (CMAP-43). It is also due when the least recently used connection reaches maxIdleTimeMS, or when connections are
 //! missing, but then never sooner than the interval after the last run. So an idle pool asks for no wake-up, and a
 //! population that fails cannot spin.
 
@@ -19,8 +19,8 @@ impl<C> Pool<C> {
     #[inline]
     pub(super) fn maintenance_timeout(&self) -> Option<Timeout> {
         let interval = self.limits.maintenance?;
-        let coldest = self.connections.available.front();
-        let is_stale = coldest.is_some_and(|key| self.is_stale_at(key)) || !self.generations.to_prune.is_empty();
+        let least_recent = self.connections.available.front();
+        let is_stale = least_recent.is_some_and(|key| self.is_stale_at(key)) || !self.generations.to_prune.is_empty();
         if is_stale {
             return Some(Timeout { at: self.now, reason: TimeoutReason::PruneStale });
         }
@@ -32,7 +32,7 @@ impl<C> Pool<C> {
         let populates_at = if may_populate { self.creation_allowed_at() } else { None };
         let populate = populates_at
             .map(|allowed| Timeout { at: earliest.max(allowed).max(self.now), reason: TimeoutReason::Populate });
-        let expiry = coldest.and_then(|key| self.expiry(key));
+        let expiry = least_recent.and_then(|key| self.expiry(key));
         let prune = expiry.map(|expiry| Timeout { at: earliest.max(expiry), reason: TimeoutReason::PruneIdle });
         Timeout::earlier(populate, prune)
     }
@@ -48,7 +48,7 @@ impl<C> Pool<C> {
         is_due
     }
 
-    /// Closes available connections that perished (CMAP-47), from the coldest on.
+    /// Closes available connections that perished (CMAP-47), from the least recently used on.
     pub(super) fn prune(&mut self) {
         while let Some(key) = self.connections.available.front()
             && let Some(reason) = self.perished(key)
@@ -108,7 +108,7 @@ impl<C> Pool<C> {
         if self.state != PoolState::Ready {
             return false;
         }
-        let (total, least) = (self.connections.total(), self.floor());
+        let (total, least) = (self.connections.total(), self.min_pool_size());
         // a connection at the end of its life gets its replacement first.
         let lacks_one = total < least || (total == least && self.wants_replacement());
         lacks_one && self.has_permit_to_spare()

@@ -12,14 +12,14 @@
 //! | `clearing` | clear, close, interrupt |
 //! | `admission` | whether a connection may be created now: pauses while the server is overloaded, the limit of new connections per second |
 //! | `retirement` | connections whose life is over |
-//! | `affinity`, `bonds` | keys that keep their connections |
+//! | `affinity`, `sticky_keys` | keys that keep their connections |
 //! | `refresh` | connections that are kept alive between their uses |
 //! | `resume` | what becomes of idle connections when the machine was suspended |
 //! | `rotation` | a new credential |
 //! | `maintenance` | pruning and populating |
 //! | `warm_up` | connections that are established before anybody needs them |
 //! | `resize` | limits that change while the pool runs |
-//! | `share` | what the topology decides: a floor that follows, permits of a budget |
+//! | `share` | what the topology decides: a minimum that follows, permits of a budget |
 //! | `host_timeout` | a host that nobody has used for long |
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
 //! | `generation` | which connections a clear has made stale |
@@ -34,7 +34,6 @@
 
 mod admission;
 mod affinity;
-mod bonds;
 mod check_in;
 mod clearing;
 mod connections;
@@ -68,6 +67,7 @@ mod snapshot;
 pub(crate) mod state;
 mod statistics;
 mod stats;
+mod sticky_keys;
 mod timer;
 mod wait_bound;
 mod wait_queue;
@@ -80,7 +80,6 @@ use alloc::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::admission::Admission;
-use self::bonds::Bonds;
 use self::connections::{Connections, Perished, Stage};
 use self::generation::Generations;
 pub(crate) use self::handle::PoolId;
@@ -94,6 +93,7 @@ pub(crate) use self::share::NextPermit;
 use self::share::{Attention, Share};
 use self::state::PoolCall;
 use self::stats::Totals;
+use self::sticky_keys::StickyKeys;
 use self::wait_queue::WaitQueue;
 use self::warm_up::WarmUps;
 use crate::address::ServerAddress;
@@ -102,7 +102,6 @@ use crate::options::{Limits, PoolOptions, PoolOptionsError};
 use crate::random::Random;
 use crate::time::Instant;
 
-pub use self::bonds::AffinityKey;
 pub use self::connections::{InUseBy, Purpose};
 pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refused, WaitLimit};
 pub use self::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
@@ -117,6 +116,7 @@ pub use self::phases::{PhaseDurations, PhaseTimes};
 pub use self::state::{ConnectionState, PoolState};
 pub use self::statistics::{Durations, Statistics};
 pub use self::stats::{ClosedTotals, Counts, FailedTotals, Stats};
+pub use self::sticky_keys::AffinityKey;
 pub use self::timer::{Timeout, TimeoutReason};
 pub use self::wait_bound::{HeldBy, WaitBound};
 pub use self::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
@@ -152,7 +152,7 @@ pub struct Pool<C> {
     /// The lives of connections, where they end.
     retirement: Option<Box<Retirement>>,
     /// The connections that keys keep.
-    affinity: Option<Box<Bonds>>,
+    affinity: Option<Box<StickyKeys>>,
     /// When connections are refreshed, if they are.
     refresh: Option<Box<Refresh>>,
     /// Available connections that were idle while the machine was suspended.
@@ -196,7 +196,7 @@ impl<C> Pool<C> {
         let id = PoolId::new(&address, now, server, options.pool_number);
         let random = Random::new(options.seed ^ u64::from(server.number));
         let (retirement, refresh) = (Retirement::of(&limits), Refresh::of(&limits));
-        let affinity = Bonds::of(&limits);
+        let affinity = StickyKeys::of(&limits);
         let state = if limits.profile.pauses() { PoolState::Paused } else { PoolState::Ready };
         let mut pool = Self {
             id,
@@ -515,7 +515,7 @@ impl<C> Pool<C> {
             None => {
                 self.connections.pass_check(&mut self.generations, key, self.now);
                 self.note_return_from_check(key);
-                self.serve_loyal(key);
+                self.serve_sticky(key);
             }
         }
         self.settle(Due::Spare);
@@ -605,7 +605,7 @@ impl<C> Pool<C> {
         let connection_id = self.connections.slot(key).id;
         self.note_tried(connection_id);
         self.end_life(key);
-        self.end_bonds(key);
+        self.end_pins(key);
         self.end_watch(key);
         self.end_suspicion(key);
         let socket = self.connections.close(&mut self.generations, key);

@@ -123,13 +123,13 @@ impl<C> Pool<C> {
     fn next_timeout_of_waiters(&self) -> Option<Instant> {
         let first = self.wait_queue.next_deadline();
         let look = self.host_timeout();
-        // A check-out that uses the host again brings back its floor, too.
-        let floor = look.and_then(|_| self.maintenance_timeout());
+        // A check-out that uses the host again brings back its minimum pool size, too.
+        let minimum = look.and_then(|_| self.maintenance_timeout());
         let others = self
             .creation_timeout()
             .into_iter()
             .chain(look)
-            .chain(floor)
+            .chain(minimum)
             .chain(self.hold_timeout())
             .map(|timeout| timeout.at);
         first.into_iter().chain(others).min()

@@ -339,14 +339,14 @@ mod tests {
     fn a_key_that_requires_its_connection_gets_it_when_it_has_answered() {
         let mut pool = pool(Affinity::Require);
         let first = refreshing(&mut pool, at(20)).unwrap();
-        let (loyal, delivery) = pool.check_out(at(21), CheckOutRequest::default().affinity(AffinityKey(1)));
+        let (sticky, delivery) = pool.check_out(at(21), CheckOutRequest::default().affinity(AffinityKey(1)));
         assert!(delivery.is_none());
 
         pool.handle_refreshed(at(22), first, ()).unwrap();
 
         let delivered = pool.poll_output();
         assert!(
-            matches!(delivered, Some(Output::Action(Action::Deliver { check_out, connection, .. })) if check_out == loyal && connection == first)
+            matches!(delivered, Some(Output::Action(Action::Deliver { check_out, connection, .. })) if check_out == sticky && connection == first)
         );
     }
 }

@@ -1,6 +1,6 @@
 //! Limits that change while the pool runs.
 //!
-//! A pool that grows serves its waiters at once. One that shrinks closes its coldest available connections; those in use
+//! A pool that grows serves its waiters at once. One that shrinks closes its least recently used available connections; those in use
 //! stay, and are closed when they come back for as long as there are too many, also if somebody waits: the limit counts
 //! more than the wait. A connection that is being established goes to a waiter, if there is one, and is closed otherwise.
 //! A queue that is deeper than it may be now shrinks as it is served: nobody who waits already is refused.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_shrinks_closes_its_coldest_available_connections() {
+    fn a_pool_that_shrinks_closes_its_least_recent_available_connections() {
         let mut pool = pool(4);
         for connection in in_use(&mut pool, 4) {
             check_in(&mut pool, connection);

@@ -101,7 +101,7 @@ impl<C> Pool<C> {
     /// Ends the lives of all established connections, evenly over a time: the last one's when it has passed, all at
     /// once where it is zero. Each is closed as connections at the end of their lives are: not while it is in use, and
     /// minPoolSize connections stay.
-    pub fn retire_all(&mut self, now: Instant, over: Duration) {
+    pub fn replace_connections(&mut self, now: Instant, over: Duration) {
         self.advance(now);
         if self.state == PoolState::Closed {
             return;
@@ -233,7 +233,7 @@ impl<C> Pool<C> {
     /// replacement before.
     fn may_retire(&self) -> bool {
         let (pending, total) = (self.connections.pending, self.connections.total());
-        let least = if self.limits.maintenance.is_some() { self.floor() } else { 0 };
+        let least = if self.limits.maintenance.is_some() { self.min_pool_size() } else { 0 };
         let is_full = total >= self.limits.max_pool_size || self.is_budget_full();
         total - pending > least || (pending == 0 && is_full)
     }

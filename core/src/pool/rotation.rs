@@ -38,7 +38,7 @@ impl<C> Pool<C> {
     /// Retires the connections that have an old credential, and goes on with a population that may have failed because of it.
     pub(crate) fn retire_outdated(&mut self, now: Instant) {
         if self.state != PoolState::Closed {
-            self.retire_all(now, Duration::ZERO);
+            self.replace_connections(now, Duration::ZERO);
             if core::mem::take(&mut self.population_failed) {
                 self.settle(Due::Permit);
             }

@@ -1,17 +1,17 @@
 //! Which available connection serves next: that of the waiter's key, or by the option `reuse` the one returned last or first.
 //!
 //! The list of available connections is in the order of their return whatever the choice, so maintenance still closes the
-//! coldest.
+//! least recently used.
 
 use super::Pool;
 use super::list::Key;
 use crate::options::Reuse;
 
 impl<C> Pool<C> {
-    /// Whether the hottest connection serves an arrival, unless some are under suspicion.
+    /// Whether the most recently used connection serves an arrival, unless some are under suspicion.
     #[inline(always)]
-    pub(super) fn serves_hottest(&self) -> bool {
-        matches!(self.limits.reuse, Reuse::LastIn) && self.affinity.is_none()
+    pub(super) fn serves_most_recent(&self) -> bool {
+        matches!(self.limits.reuse, Reuse::Lifo) && self.affinity.is_none()
     }
 
     /// The available connection for the head of the queue, after closing those that perished (CMAP-26).
@@ -31,24 +31,24 @@ impl<C> Pool<C> {
             return self.next_for_head();
         }
         match self.limits.reuse {
-            Reuse::LastIn => self.connections.available.back(),
-            Reuse::FirstIn => self.connections.available.front(),
+            Reuse::Lifo => self.connections.available.back(),
+            Reuse::Fifo => self.connections.available.front(),
         }
     }
 
     /// The available connection that is next by the option `reuse`, of those that are not held for their keys.
     pub(super) fn next_free(&self) -> Option<Key> {
         match self.limits.reuse {
-            Reuse::LastIn => self.hottest_free(),
-            Reuse::FirstIn => self.connections.coldest_first(|key| !self.is_kept(key)).next(),
+            Reuse::Lifo => self.most_recent_free(),
+            Reuse::Fifo => self.connections.least_recent_first(|key| !self.is_kept(key)).next(),
         }
     }
 
-    /// The hottest connection that any waiter may take, if it needs no check. Where colder ones come first and a check runs
-    /// for each waiter, it must not lie idle: one that was just established has its origin no more.
+    /// The most recently used connection that any waiter may take, if it needs no check. Where less recently used ones come first and a
+    /// check runs for each waiter, it must not lie idle: one that was just established has its origin no more.
     pub(super) fn proven_at_once(&self) -> Option<Key> {
-        let hottest = self.hottest_free()?;
-        self.is_usable(hottest).then_some(hottest)
+        let most_recent = self.most_recent_free()?;
+        self.is_usable(most_recent).then_some(most_recent)
     }
 
     /// Whether an available connection can be delivered as it is.

@@ -1,4 +1,4 @@
-//! What a pool has from the topology that its server belongs to: a floor that follows another pool, and permits of the
+//! What a pool has from the topology that its server belongs to: a minimum that follows another pool, and permits of the
 //! client's budget.
 //!
 //! Both are decided there, from what is known of all servers; here they are only obeyed. A pool alone has neither.
@@ -52,7 +52,7 @@ pub(crate) enum NextPermit {
 /// What calls have to attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Attention {
-    /// Whether a check-out may take the hottest connection, and do nothing else.
+    /// Whether a check-out may take the most recently used connection, and do nothing else.
     pub(super) fast_check_out: bool,
     /// Whether a check-in may make its connection available, and do nothing else.
     pub(super) fast_check_in: bool,
@@ -85,7 +85,7 @@ impl<C> Pool<C> {
     }
 
     /// The connections that maintenance keeps up: none while the host is not used.
-    pub(super) fn floor(&self) -> u32 {
+    pub(super) fn min_pool_size(&self) -> u32 {
         if self.is_host_unused() {
             return 0;
         }
@@ -160,17 +160,17 @@ impl<C> Pool<C> {
         self.wait_queue.front().map(|head| self.wait_queue.started_at(head))
     }
 
-    /// Since when the coldest available connection has been so.
-    pub(crate) fn coldest_since(&self) -> Option<Instant> {
+    /// Since when the least recently used available connection has been so.
+    pub(crate) fn least_recent_since(&self) -> Option<Instant> {
         self.available_since(self.connections.available.front()?)
     }
 
-    /// Closes the coldest available connection, in favour of another server.
-    pub(crate) fn give_up_coldest(&mut self, now: Instant) {
+    /// Closes the least recently used available connection, in favour of another server.
+    pub(crate) fn give_up_least_recent(&mut self, now: Instant) {
         self.advance(now);
-        if let Some(coldest) = self.connections.available.front() {
-            let reason = self.perished(coldest).unwrap_or(ConnectionClosedReason::Surplus);
-            self.close_connection(coldest, reason);
+        if let Some(least_recent) = self.connections.available.front() {
+            let reason = self.perished(least_recent).unwrap_or(ConnectionClosedReason::Surplus);
+            self.close_connection(least_recent, reason);
         }
     }
 
@@ -223,13 +223,13 @@ impl<C> Pool<C> {
     }
 
     pub(super) fn needed_attention(&self) -> Attention {
-        let everywhere = self.observed || self.share.is_sought || self.has_surplus() || self.has_loyal_waiters();
+        let everywhere = self.observed || self.share.is_sought || self.has_surplus() || self.has_sticky_waiters();
         let is_plain = !everywhere && self.durations.is_none();
         Attention {
             fast_check_out: is_plain
                 && self.state == PoolState::Ready
                 && self.suspects.is_empty()
-                && self.serves_hottest(),
+                && self.serves_most_recent(),
             fast_check_in: is_plain && self.state != PoolState::Closed && self.retirement.is_none(),
             idle: self.affinity.is_some() || self.retirement.is_some() || self.refresh.is_some(),
         }

@@ -68,7 +68,7 @@ impl<C> Pool<C> {
     /// Many pools of identities are so.
     #[inline]
     fn is_at_rest(&self) -> bool {
-        self.connections.total() == 0 && self.waiting() == 0 && self.floor() == 0 && !self.is_warming()
+        self.connections.total() == 0 && self.waiting() == 0 && self.min_pool_size() == 0 && !self.is_warming()
     }
 }
 

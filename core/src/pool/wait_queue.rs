@@ -12,11 +12,11 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::bonds::AffinityKey;
 use super::error::WaitLimit;
 use super::handle::{PoolId, halves};
 use super::identity::IdentityId;
 use super::list::{Key, Linked, Links, List, NIL};
+use super::sticky_keys::AffinityKey;
 use super::timer::{Deadline, Deadlines, Timed};
 use crate::time::Instant;
 
@@ -125,7 +125,7 @@ enum Progress {
     /// In the queue; `pending` is the connection that was created for it and is not established yet.
     Waiting { pending: Option<Key> },
     /// In the list of the connection that its key has.
-    Loyal { connection: Key },
+    Sticky { connection: Key },
     /// Its connection is in use.
     Delivered,
 }
@@ -261,7 +261,7 @@ impl WaitQueue {
     pub(crate) fn pending(&self, key: Key) -> Option<Key> {
         match self.entries[key as usize].progress {
             Progress::Waiting { pending } => pending,
-            Progress::Finished | Progress::Started | Progress::Loyal { .. } | Progress::Delivered => None,
+            Progress::Finished | Progress::Started | Progress::Sticky { .. } | Progress::Delivered => None,
         }
     }
 
@@ -338,7 +338,7 @@ impl WaitQueue {
     pub(crate) fn progress(&self, id: CheckOutId) -> Cancellation {
         match self.entries.get(id.key as usize) {
             Some(entry) if (entry.sequence, self.pool) == (id.sequence, id.pool) => match entry.progress {
-                Progress::Started | Progress::Waiting { .. } | Progress::Loyal { .. } => Cancellation::Cancelled,
+                Progress::Started | Progress::Waiting { .. } | Progress::Sticky { .. } => Cancellation::Cancelled,
                 Progress::Delivered => Cancellation::Delivered,
                 Progress::Finished => Cancellation::Finished,
             },
@@ -392,7 +392,7 @@ impl WaitQueue {
         timeout: u64,
     ) {
         self.begin_wait(key, deadline);
-        self.entries[key as usize].progress = Progress::Loyal { connection };
+        self.entries[key as usize].progress = Progress::Sticky { connection };
         waiters.push_back(&mut self.entries, key);
         self.schedule(key, timeout);
     }
@@ -400,7 +400,7 @@ impl WaitQueue {
     /// The connection that a check-out waits for, if it is one alone.
     pub(super) fn awaited(&self, key: Key) -> Option<Key> {
         match self.entries[key as usize].progress {
-            Progress::Loyal { connection } => Some(connection),
+            Progress::Sticky { connection } => Some(connection),
             Progress::Finished | Progress::Started | Progress::Waiting { .. } | Progress::Delivered => None,
         }
     }
@@ -414,8 +414,8 @@ impl WaitQueue {
     }
 
     /// Check-outs that wait for one connection alone.
-    pub(super) fn loyal(&self) -> usize {
-        self.entries.iter().filter(|entry| matches!(entry.progress, Progress::Loyal { .. })).count()
+    pub(super) fn sticky(&self) -> usize {
+        self.entries.iter().filter(|entry| matches!(entry.progress, Progress::Sticky { .. })).count()
     }
 
     /// How many wait for this connection alone, if the list of them is consistent.
@@ -443,7 +443,7 @@ impl WaitQueue {
     pub(crate) fn check(&self, origin_of: impl Fn(Key) -> Option<Key>) -> Result<(), &'static str> {
         let waiting = self.waiting.check(&self.entries)?;
         let is_waiting = |entry: &&Entry| matches!(entry.progress, Progress::Waiting { .. });
-        let is_loyal = |entry: &&Entry| matches!(entry.progress, Progress::Loyal { .. });
+        let is_sticky = |entry: &&Entry| matches!(entry.progress, Progress::Sticky { .. });
         if self.entries.iter().filter(is_waiting).count() != waiting.len() {
             return Err("a check-out waits outside the queue");
         }
@@ -474,7 +474,7 @@ impl WaitQueue {
         }
         for (place, deadline) in self.deadlines.iter() {
             match self.entries.get(deadline.key as usize) {
-                Some(entry) if entry.place as usize == place && (is_waiting(&entry) || is_loyal(&entry)) => {}
+                Some(entry) if entry.place as usize == place && (is_waiting(&entry) || is_sticky(&entry)) => {}
                 _ => return Err("a deadline belongs to no waiter"),
             }
         }

@@ -91,7 +91,8 @@ impl<C> Pool<C> {
         self.advance(now);
         self.use_host();
         self.warm_ups.begun = self.warm_ups.begun.saturating_add(1);
-        let goal = Goal { number: self.warm_ups.begun, connections: connections.unwrap_or_else(|| self.floor()) };
+        let goal =
+            Goal { number: self.warm_ups.begun, connections: connections.unwrap_or_else(|| self.min_pool_size()) };
         match self.unready() {
             Some(kind) => self.end_warm_up(goal, Err(kind)),
             None => {

@@ -25,7 +25,7 @@
 //! | file | content |
 //! |---|---|
 //! | `agent`, `application` | the two sides of one socket |
-//! | `lot` | an application's parked sockets, and who is turned away |
+//! | `tunnels` | an application's parked sockets, and who is turned away |
 //! | `message` | messages, and their bytes |
 //! | `member_name` | which names of members an application takes |
 //! | `inbox` | bytes as they come, cut into messages |
@@ -35,18 +35,18 @@
 
 mod agent;
 mod application;
+mod idle_tunnels;
 mod inbox;
 mod keep_alive;
 mod line;
-mod lot;
 mod member_name;
 mod message;
 mod proof;
 
 pub use agent::{AgentOutput, AgentSide, Greeting};
 pub use application::{ApplicationOutput, ApplicationSide};
+pub use idle_tunnels::{IdleTunnelOptions, IdleTunnels, NotParked, SocketId, Taken, TurnedAway};
 pub use inbox::MAX_MESSAGE;
-pub use lot::{Lot, LotOptions, NotParked, SocketId, Taken, TurnedAway};
 pub use member_name::{MemberNameError, check_member_name};
 pub use message::{BootId, Hello, ProtocolError, Refusal, StartFailure, StartPhase};
 pub use proof::{ChannelBinding, MemberProof, ProofError, Token, TokenError, Tokens};

@@ -3,7 +3,7 @@
 //!
 //! No pool creates a connection by itself while there is such a limit: it spends a permit, and has none but those
 //! that it is lent for one call. After the call, what is free goes to the waiter that has waited longest, whichever server
-//! it waits for. If nothing is free, the coldest available connection of another server is closed for it. If there is none,
+//! it waits for. If nothing is free, the least recently used available connection of another server is closed for it. If there is none,
 //! it waits for the first connection that comes back anywhere:
 //!
 //! - One that nobody waits for there is closed for it.
@@ -12,7 +12,7 @@
 //!
 //! The pools of one server share its limits in the same way, where there are several of them.
 //!
-//! Floors yield: they are populated with permits that nobody waits for. Where nothing is free, a connection at the end of its
+//! Minimum sizes yield: they are populated with permits that nobody waits for. Where nothing is free, a connection at the end of its
 //! life is closed before its replacement is created.
 
 use alloc::vec::Vec;
@@ -100,7 +100,8 @@ impl<C> Topology<C> {
         }
     }
 
-    /// Gives what is free to those that need it, after a call of a pool. Time counts as far as each pool knows it: only a timeout lets it pass.
+    /// Gives what is free to those that need it, after a call of a pool. Time counts as far as each pool knows it: only a timeout lets it
+    /// pass.
     pub(super) fn share_budget(&mut self) {
         self.share_budget_at(Instant::ORIGIN);
     }
@@ -121,7 +122,7 @@ impl<C> Topology<C> {
         // Those that cannot get one, though others might: each server has limits of its own.
         let mut without = Vec::new();
         while let Some(&Neediest { server, .. }) = neediest(&needy) {
-            if self.free_permits(server, 0) == 0 && !self.give_up_coldest(server) {
+            if self.free_permits(server, 0) == 0 && !self.give_up_least_recent(server) {
                 if !self.shares_limits() {
                     return true;
                 }
@@ -192,7 +193,7 @@ impl<C> Topology<C> {
             && let Some(id) = self.usage.called(nth)
         {
             let member = self.member_of(id);
-            while self.has_too_many(member) && self.give_up_coldest_of(member) {}
+            while self.has_too_many(member) && self.give_up_least_recent_of(member) {}
             nth += 1;
         }
     }
@@ -262,33 +263,36 @@ impl<C> Topology<C> {
         pools.collect()
     }
 
-    /// Closes the coldest available connection that another server has. Returns whether there was one.
-    fn give_up_coldest(&mut self, needy: ServerId) -> bool {
+    /// Closes the least recently used available connection that another server has. Returns whether there was one.
+    fn give_up_least_recent(&mut self, needy: ServerId) -> bool {
         let donors = self.donors(needy);
         if matches!(donors, Donors::None) {
             return false;
         }
-        let coldest = self.coldest_of(|id, server| id != needy && donors.include(server.member(id)));
-        coldest.map(|id| self.close_coldest(id)).is_some()
+        let least_recent = self.least_recent_of(|id, server| id != needy && donors.include(server.member(id)));
+        least_recent.map(|id| self.close_least_recent(id)).is_some()
     }
 
-    /// Closes the coldest available connection of a server's pools, which have too many together: maxPoolSize has become smaller
-    /// . Returns whether there was one.
-    fn give_up_coldest_of(&mut self, member: ServerId) -> bool {
-        let coldest = self.coldest_of(|id, server| server.member(id) == member);
-        coldest.map(|id| self.close_coldest(id)).is_some()
+    /// Closes the least recently used available connection of a server's pools, which have too many together: maxPoolSize has become
+    /// smaller. Returns whether there was one.
+    fn give_up_least_recent_of(&mut self, member: ServerId) -> bool {
+        let least_recent = self.least_recent_of(|id, server| server.member(id) == member);
+        least_recent.map(|id| self.close_least_recent(id)).is_some()
     }
 
-    fn close_coldest(&mut self, id: ServerId) {
+    fn close_least_recent(&mut self, id: ServerId) {
         let now = self.now;
-        self.servers.get_mut(id).into_iter().for_each(|server| server.pool.give_up_coldest(now));
+        self.servers.get_mut(id).into_iter().for_each(|server| server.pool.give_up_least_recent(now));
         self.take_outputs_of(id);
     }
 
     /// The pool with the connection that has been available longest, of those that `is_meant` takes.
-    fn coldest_of(&self, is_meant: impl Fn(ServerId, &Server<C>) -> bool) -> Option<ServerId> {
+    fn least_recent_of(&self, is_meant: impl Fn(ServerId, &Server<C>) -> bool) -> Option<ServerId> {
         let meant = self.servers.iter().filter(|&(id, server)| is_meant(id, server));
-        meant.filter_map(|(id, server)| Some((server.pool.coldest_since()?, id))).min_by_key(|it| it.0).map(|it| it.1)
+        meant
+            .filter_map(|(id, server)| Some((server.pool.least_recent_since()?, id)))
+            .min_by_key(|it| it.0)
+            .map(|it| it.1)
     }
 
     /// Takes over the outputs of a pool that has created or closed connections, and no more.

@@ -135,7 +135,7 @@ impl<C> Topology<C> {
         self.share_budget();
         if !self.outputs.is_empty() {
             // Otherwise no timeout may become an earlier one.
-            self.follow_floors();
+            self.follow_min_pool_sizes();
         }
         if was_drained {
             return delivery;
@@ -264,13 +264,13 @@ impl<C> Topology<C> {
         self.clear_pools(server, &clear)
     }
 
-    /// Ends the lives of all connections over a time, as [`Pool::retire_all`](crate::pool::Pool::retire_all) does, those of
-    /// each server by themselves.
-    pub fn retire_all(&mut self, now: Instant, over: Duration) {
+    /// Ends the lives of all connections over a time, as [`Pool::replace_connections`](crate::pool::Pool::replace_connections) does, those
+    /// of each server by themselves.
+    pub fn replace_connections(&mut self, now: Instant, over: Duration) {
         self.advance(now);
         for slot in 0..self.servers.slots() {
             let Some(id) = self.servers.id_at(slot) else { continue };
-            self.call_pool(id, |pool| pool.retire_all(now, over));
+            self.call_pool(id, |pool| pool.replace_connections(now, over));
         }
     }
 

@@ -3,7 +3,7 @@
 //! A connection has one credential, so each identity has a pool of its own at each server that it uses, next to the
 //! server's pool, which belongs to the credential of the options. All pools of a server together keep to maxPoolSize and
 //! maxConnecting: like those of a budget they create nothing of their own accord, and what is free goes to the
-//! waiter that has waited longest, whichever identity it is of. Where nothing is free, the coldest available connection
+//! waiter that has waited longest, whichever identity it is of. Where nothing is free, the least recently used available connection
 //! of another identity is closed for it.
 //!
 //! They protect the server together, too: a backoff, the limit of new connections per second and maxWaitQueueDepth hold for all of them.

@@ -66,8 +66,8 @@ pub enum Input {
     Clear(Clear),
     /// [`Topology::resize`].
     Resize(PoolLimits),
-    /// [`Topology::retire_all`].
-    RetireAll(Duration),
+    /// [`Topology::replace_connections`].
+    ReplaceConnections(Duration),
     /// [`Topology::end_affinity`].
     EndAffinity(AffinityKey),
     /// [`Topology::resume`].
@@ -163,7 +163,7 @@ impl<C> Topology<C> {
             Input::Ready => return self.ready(now).into(),
             Input::Clear(clear) => return self.clear(now, clear).into(),
             Input::Resize(limits) => return self.resize(now, limits).into(),
-            Input::RetireAll(over) => self.retire_all(now, over),
+            Input::ReplaceConnections(over) => self.replace_connections(now, over),
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),
             Input::AddIdentity => return Answer::Identity(self.add_identity(now)),

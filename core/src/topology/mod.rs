@@ -20,7 +20,7 @@
 //! | `checks` | what checks and hellos say about a server, and what follows for all of them |
 //! | `description`, `update`, `transition` | what is known of the servers, and what a new description of one makes of it |
 //! | `resize`, `roles` | new limits for all pools, or after a change of a server's role |
-//! | `floors` | floors that follow another server's pool |
+//! | `min_pool_sizes` | minimums that follow another server's pool |
 //! | `budget` | a limit of the connections that all pools have together |
 //! | `usage` | the connections that pools have together |
 //! | `servers` | the servers by their ids |
@@ -47,9 +47,9 @@ mod choosing;
 mod connections;
 mod description;
 mod event;
-mod floors;
 mod identities;
 mod input;
+mod min_pool_sizes;
 mod output;
 mod outputs;
 mod queries;
@@ -81,9 +81,9 @@ pub use self::choosing::Criteria;
 use self::choosing::Windows;
 pub use self::description::{TopologyDescription, TopologyType};
 pub use self::event::TopologyEvent;
-pub use self::floors::FloorPolicy;
 use self::identities::Identities;
 pub use self::input::{Answer, Input};
+pub use self::min_pool_sizes::MinPoolSizePolicy;
 pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
 use self::outputs::Outputs;
 pub use self::roles::SizesByRole;
@@ -341,7 +341,7 @@ impl<C> Topology<C> {
     fn collect(&mut self, id: ServerId) {
         self.take_outputs(id);
         self.share_budget();
-        self.follow_floors();
+        self.follow_min_pool_sizes();
     }
 
     /// Takes over the outputs of a server's pool: there is one queue, in one order.

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::floors::FloorPolicy;
+use super::min_pool_sizes::MinPoolSizePolicy;
 use super::roles::SizesByRole;
 use super::seed_list::PolledSeedList;
 use crate::address::ServerAddress;
@@ -39,7 +39,7 @@ pub struct TopologyOptions {
     /// true. Without it the check-out fails with the server's error, as the specification has it.
     pub reselect: bool,
     /// Whether pools keep up more connections than minPoolSize, because another server's pool has more. Default none.
-    pub floor_policy: FloorPolicy,
+    pub min_pool_size_policy: MinPoolSizePolicy,
     /// Most connections that all pools have together: pending, available and in use. 0 = no limit but that of each
     /// pool. Default 0.
     pub max_connections: u32,
@@ -74,7 +74,7 @@ impl TopologyOptions {
             local_threshold: Duration::from_millis(15),
             heartbeat_frequency: Duration::from_secs(10),
             reselect: true,
-            floor_policy: FloorPolicy::Disabled,
+            min_pool_size_policy: MinPoolSizePolicy::Disabled,
             max_connections: 0,
             sizes_by_role: SizesByRole::default(),
         }

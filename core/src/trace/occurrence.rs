@@ -70,7 +70,7 @@ pub enum Demand {
     /// Other limits.
     Resize,
     /// That all connections retire.
-    RetireAll,
+    ReplaceConnections,
     /// That connections are checked after a suspension.
     Resume,
     /// A new credential, which retires the connections of the one before.
@@ -199,7 +199,7 @@ fn demand(input: &Input) -> Option<Demand> {
     Some(match input {
         Input::Clear(_) => Demand::Clear,
         Input::Resize(_) => Demand::Resize,
-        Input::RetireAll(_) => Demand::RetireAll,
+        Input::ReplaceConnections(_) => Demand::ReplaceConnections,
         Input::Resume => Demand::Resume,
         Input::RenewCredential(_) => Demand::NewCredential,
         Input::ResetAfterFork => Demand::ResetAfterFork,
@@ -226,7 +226,7 @@ impl core::fmt::Display for Happening {
             Self::Asked(demand) => f.write_str(match demand {
                 Demand::Clear => "the application cleared the pool",
                 Demand::Resize => "the application changed the limits",
-                Demand::RetireAll => "the application retired all connections",
+                Demand::ReplaceConnections => "the application retired all connections",
                 Demand::Resume => "connections are checked after a suspension",
                 Demand::NewCredential => "a new credential retires the connections of the one before",
                 Demand::ResetAfterFork => "the client begins anew in a forked process",

@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::buffer_pool::{BufferPool, KEPT, Lender};
 use super::compression::{CompressorId, Decompressor};
 use super::error::WireError;
 use super::header::{Header, OpCode};
@@ -13,7 +14,6 @@ use super::limits::Limits;
 use super::op_compressed::Packed;
 use super::op_msg::{Message, Sequences};
 use super::op_query::{Query, Reply};
-use super::spares::{KEPT, Lender, Spares};
 
 /// Decodes messages, and keeps its buffer from one to the next. It may serve many connections.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl Decoder {
 
     /// Decodes one whole message, compressed or not (COMP-5).
     pub fn decode<'a>(&'a mut self, frame: &'a [u8], limits: &Limits) -> Result<Incoming<'a>, WireError> {
-        self.decode_borrowing(frame, limits, &mut Spares::none())
+        self.decode_borrowing(frame, limits, &mut BufferPool::none())
     }
 
     /// Decodes one whole message with what `lender` lends for a compressed one: a decompressor, and a buffer if it is too large

@@ -8,10 +8,10 @@
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::buffer_pool::{BufferPool, KEPT, Lender};
 use super::error::WireError;
 use super::header::Header;
 use super::limits::Limits;
-use super::spares::{KEPT, Lender, Spares};
 
 /// Collects a stream's bytes into messages.
 #[derive(Clone, Default)]
@@ -43,7 +43,7 @@ impl FrameReader {
         input: &mut &'i [u8],
         limits: &Limits,
     ) -> Result<Option<&'b [u8]>, WireError> {
-        self.read_borrowing(input, limits, &mut Spares::none())
+        self.read_borrowing(input, limits, &mut BufferPool::none())
     }
 
     /// Takes the next message's bytes off the front of `input`, and returns the message if it is whole. One that is too large for

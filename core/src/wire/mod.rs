@@ -41,6 +41,7 @@
 pub mod compression;
 pub mod document;
 
+mod buffer_pool;
 mod checksum;
 mod cursor;
 mod decoder;
@@ -55,11 +56,11 @@ mod op_msg;
 mod op_msg_writer;
 mod op_query;
 mod reply;
-mod spares;
 mod write_failure;
 
 pub use bson;
 
+pub use buffer_pool::{BufferPool, Excess, KEPT, Lender};
 pub use compression::{Compression, CompressionError, Compressor, CompressorId, Decompressor, ZlibLevel};
 pub use decoder::{Content, Decoder, Incoming};
 pub use document::DocumentError;
@@ -76,7 +77,6 @@ pub use op_msg::{Documents, MAX_IDENTIFIER, MAX_SECTIONS, Message, Sequence};
 pub use op_msg_writer::MessageWriter;
 pub use op_query::{Query, Reply, encode_query, encode_reply};
 pub use reply::{CommandReply, ErrorFields, ServerError, integer};
-pub use spares::{Excess, KEPT, Lender, Spares};
 pub use write_failure::{WriteError, WriteFailure};
 
 pub use crate::topology_version::TopologyVersion;

@@ -6,8 +6,8 @@ use allocation_counter::measure;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::connection::{ClientMetadata, Command, Connection, ConnectionOptions, Establish, Progress};
 use cmap_core::wire::{
-    Compression, Compressor, Content, Decoder, Flags, FrameReader, KEPT, Lender, Limits, MessageIds, MessageWriter,
-    Spares, ZlibLevel,
+    BufferPool, Compression, Compressor, Content, Decoder, Flags, FrameReader, KEPT, Lender, Limits, MessageIds,
+    MessageWriter, ZlibLevel,
 };
 
 const MIB: usize = 1024 * 1024;
@@ -15,35 +15,35 @@ const LIMITS: Limits = Limits::DEFAULT;
 const ZLIB: Compression = Compression::Zlib(ZlibLevel::DEFAULT);
 const COMPRESSIONS: [Compression; 4] = [Compression::Noop, Compression::Snappy, ZLIB, Compression::Zstd];
 
-/// Spares that nobody may ask for.
+/// Pooled buffers that nobody may ask for.
 struct Forbidden;
 
 impl Lender for Forbidden {
-    fn visit<T>(&mut self, _: impl FnOnce(&mut Spares) -> T) -> T {
+    fn visit<T>(&mut self, _: impl FnOnce(&mut BufferPool) -> T) -> T {
         panic!("nothing is to be borrowed or given back")
     }
 }
 
 #[test]
 fn a_large_message_borrows_its_buffer_and_gives_it_back() {
-    let (mut frames, mut spares, message) = (FrameReader::new(), spare_buffer(2 * MIB), reply(1, MIB));
+    let (mut frames, mut buffers, message) = (FrameReader::new(), pooled_buffer(2 * MIB), reply(1, MIB));
 
-    assert_eq!(read_in_pieces(&mut frames, &message, &mut spares), Some(message.len()));
-    let while_read = (frames.capacity(), spares.held());
-    frames.give_back(&mut spares);
+    assert_eq!(read_in_pieces(&mut frames, &message, &mut buffers), Some(message.len()));
+    let while_read = (frames.capacity(), buffers.held());
+    frames.give_back(&mut buffers);
 
     assert_eq!(while_read, (2 * MIB, 0));
-    assert_eq!((frames.capacity(), spares.held()), (0, 2 * MIB));
+    assert_eq!((frames.capacity(), buffers.held()), (0, 2 * MIB));
     assert!(frames.is_at_boundary());
 }
 
 #[test]
 fn a_buffer_that_was_allocated_is_lent_to_the_next_reader() {
-    let (mut spares, message) = (Spares::new(), reply(1, MIB));
+    let (mut buffers, message) = (BufferPool::new(), reply(1, MIB));
     let mut read = || {
         let mut frames = FrameReader::new();
-        assert!(read_in_pieces(&mut frames, &message, &mut spares).is_some());
-        frames.give_back(&mut spares);
+        assert!(read_in_pieces(&mut frames, &message, &mut buffers).is_some());
+        frames.give_back(&mut buffers);
     };
     read();
 
@@ -54,14 +54,14 @@ fn a_buffer_that_was_allocated_is_lent_to_the_next_reader() {
 
 #[test]
 fn a_part_of_a_message_stays_where_it_is() {
-    let (mut frames, mut spares, message) = (FrameReader::new(), Spares::new(), reply(1, MIB));
+    let (mut frames, mut buffers, message) = (FrameReader::new(), BufferPool::new(), reply(1, MIB));
     let (first, second) = message.split_at(MIB / 2);
-    assert_eq!(frames.read_borrowing(&mut &first[..], &LIMITS, &mut spares), Ok(None));
+    assert_eq!(frames.read_borrowing(&mut &first[..], &LIMITS, &mut buffers), Ok(None));
 
-    frames.give_back(&mut spares);
+    frames.give_back(&mut buffers);
 
-    assert_eq!((frames.pending(), spares.held()), (MIB / 2, 0));
-    assert_eq!(frames.read_borrowing(&mut &second[..], &LIMITS, &mut spares), Ok(Some(&message[..])));
+    assert_eq!((frames.pending(), buffers.held()), (MIB / 2, 0));
+    assert_eq!(frames.read_borrowing(&mut &second[..], &LIMITS, &mut buffers), Ok(Some(&message[..])));
 }
 
 #[test]
@@ -81,22 +81,22 @@ fn small_messages_borrow_nothing() {
 #[test]
 fn a_decoder_gives_back_what_a_compressed_message_took_and_the_next_one_borrows_it() {
     for compression in COMPRESSIONS {
-        let (mut spares, plain) = (Spares::new(), reply(1, MIB));
+        let (mut buffers, plain) = (BufferPool::new(), reply(1, MIB));
         let packed = compressed(compression, plain.clone());
         let mut decode = || {
             let mut decoder = Decoder::new();
-            let Content::Message(message) = decoder.decode_borrowing(&packed, &LIMITS, &mut spares).unwrap().content
+            let Content::Message(message) = decoder.decode_borrowing(&packed, &LIMITS, &mut buffers).unwrap().content
             else {
                 panic!()
             };
             assert_eq!(message.header.length, plain.len());
-            decoder.give_back(&mut spares);
+            decoder.give_back(&mut buffers);
         };
 
         decode();
         let allocated = measure(decode);
 
-        assert!((MIB..3 * MIB).contains(&spares.held()), "{compression:?}: {}", spares.held());
+        assert!((MIB..3 * MIB).contains(&buffers.held()), "{compression:?}: {}", buffers.held());
         // Zstandard's decoder has a window of its own for each message.
         if compression != Compression::Zstd {
             assert!(allocated.bytes_total < KEPT as u64, "{compression:?}: {allocated:?}");
@@ -107,13 +107,18 @@ fn a_decoder_gives_back_what_a_compressed_message_took_and_the_next_one_borrows_
 #[test]
 fn a_connection_keeps_no_compressor_between_commands() {
     for compression in COMPRESSIONS {
-        let (mut spares, mut first, mut second) = (Spares::new(), established(compression), established(compression));
+        let (mut buffers, mut first, mut second) =
+            (BufferPool::new(), established(compression), established(compression));
 
-        send(&mut first, &mut spares);
-        let after_the_first = spares.held();
-        let allocated = measure(|| send(&mut second, &mut spares));
+        send(&mut first, &mut buffers);
+        let after_the_first = buffers.held();
+        let allocated = measure(|| send(&mut second, &mut buffers));
 
-        assert_eq!(spares.held(), after_the_first, "{compression:?}: the second has borrowed what the first gave back");
+        assert_eq!(
+            buffers.held(),
+            after_the_first,
+            "{compression:?}: the second has borrowed what the first gave back"
+        );
         // Zstandard's encoder allocates for every message.
         if compression != Compression::Zstd {
             assert!(allocated.bytes_total < 16 * 1024, "{compression:?}: {allocated:?}");
@@ -154,10 +159,10 @@ fn an_established_connection_keeps_nothing_of_a_large_greeting() {
     assert!(allocated.bytes_current < 64 * 1024, "{allocated:?}");
 }
 
-fn spare_buffer(capacity: usize) -> Spares {
-    let (mut spares, mut buffer) = (Spares::new(), Vec::with_capacity(capacity));
-    spares.take_back(&mut buffer);
-    spares
+fn pooled_buffer(capacity: usize) -> BufferPool {
+    let (mut buffers, mut buffer) = (BufferPool::new(), Vec::with_capacity(capacity));
+    buffers.take_back(&mut buffer);
+    buffers
 }
 
 /// A reply of so many bytes that do not compress well, and a few more.
@@ -182,10 +187,10 @@ fn compressed(compression: Compression, mut message: Vec<u8>) -> Vec<u8> {
 }
 
 /// The length of the frame that comes of `message`, sixteen kilobytes at a time.
-fn read_in_pieces(frames: &mut FrameReader, message: &[u8], spares: &mut Spares) -> Option<usize> {
+fn read_in_pieces(frames: &mut FrameReader, message: &[u8], buffers: &mut BufferPool) -> Option<usize> {
     message
         .chunks(16 * 1024)
-        .fold(None, |_, mut piece| frames.read_borrowing(&mut piece, &LIMITS, spares).unwrap().map(<[u8]>::len))
+        .fold(None, |_, mut piece| frames.read_borrowing(&mut piece, &LIMITS, buffers).unwrap().map(<[u8]>::len))
 }
 
 fn hello(compression: Compression) -> RawDocumentBuf {
@@ -210,12 +215,12 @@ fn establish(compression: Compression, hello: &RawDocument) -> Connection {
 }
 
 /// A command and its reply, as an adapter does it.
-fn send(connection: &mut Connection, spares: &mut Spares) {
+fn send(connection: &mut Connection, buffers: &mut BufferPool) {
     let (mut out, ping) = (Vec::with_capacity(4096), rawdoc! { "ping": 1 });
-    connection.borrow_compressor(spares);
+    connection.borrow_compressor(buffers);
     connection.send(&mut out, &Command::new("admin", &ping)).unwrap();
-    connection.give_back(spares);
+    connection.give_back(buffers);
     let pong = message(2, &rawdoc! { "ok": 1 });
-    assert!(connection.read_borrowing(&mut &pong[..], spares).unwrap().is_some());
-    connection.give_back(spares);
+    assert!(connection.read_borrowing(&mut &pong[..], buffers).unwrap().is_some());
+    connection.give_back(buffers);
 }

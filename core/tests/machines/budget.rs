@@ -222,11 +222,11 @@ proptest! {
     #[test]
     fn the_limit_holds_whatever_happens_and_everybody_is_served_in_the_end(
         limit in 1..6_u32,
-        (floor, max_connecting, idle, backoff) in (0..3_u32, 1..3_u32, any::<bool>(), any::<bool>()),
+        (minimum, max_connecting, idle, backoff) in (0..3_u32, 1..3_u32, any::<bool>(), any::<bool>()),
         steps in prop::collection::vec(step(), 1..120),
     ) {
         let mut options = PoolOptions::default();
-        (options.max_pool_size, options.min_pool_size) = (Some(4), Some(floor));
+        (options.max_pool_size, options.min_pool_size) = (Some(4), Some(minimum));
         (options.max_connecting, options.backoff) = (Some(max_connecting), Some(backoff));
         options.maintenance = Some(Maintenance::Every(Duration::from_nanos(5)));
         options.max_idle_time = idle.then_some(Duration::from_nanos(30));
@@ -277,8 +277,8 @@ fn plain() -> PoolOptions {
     PoolOptions::default()
 }
 
-/// A client of so many connections, which the floors of its servers fill: each server would have two.
-fn full_of_floors(limit: u32, change: impl FnOnce(&mut PoolOptions)) -> Driver {
+/// A client of so many connections, which the minimums of its servers fill: each server would have two.
+fn full_of_minimums(limit: u32, change: impl FnOnce(&mut PoolOptions)) -> Driver {
     let mut options = plain();
     options.min_pool_size = Some(2);
     change(&mut options);
@@ -291,7 +291,7 @@ fn full_of_floors(limit: u32, change: impl FnOnce(&mut PoolOptions)) -> Driver {
 }
 
 #[test]
-fn the_coldest_connection_of_another_server_makes_room() {
+fn the_least_recently_used_connection_of_another_server_makes_room() {
     let mut driver = Driver::new(2, plain());
     for server in [0, 1] {
         driver.check_out(server);
@@ -303,7 +303,11 @@ fn the_coldest_connection_of_another_server_makes_room() {
     driver.check_out(2);
     driver.establish(0);
 
-    assert_eq!([0, 1, 2].map(|server| driver.total(server)), [0, 1, 1], "that of the first server was the coldest");
+    assert_eq!(
+        [0, 1, 2].map(|server| driver.total(server)),
+        [0, 1, 1],
+        "that of the first server was the least_recent"
+    );
 }
 
 #[test]
@@ -367,7 +371,7 @@ fn two_busy_servers_keep_their_connections() {
 
 #[test]
 fn floors_yield_to_waiters() {
-    let mut driver = full_of_floors(3, |_| {});
+    let mut driver = full_of_minimums(3, |_| {});
     for _ in 0..3 {
         driver.check_out(2);
         driver.establish(0);
@@ -380,7 +384,7 @@ fn floors_yield_to_waiters() {
 
 #[test]
 fn outdated_connections_are_replaced_one_at_a_time_where_the_limit_is_full_x_84() {
-    let mut driver = full_of_floors(3, |_| {});
+    let mut driver = full_of_minimums(3, |_| {});
 
     driver.topology.renew_credential(driver.now, None);
     driver.drain();
@@ -394,7 +398,7 @@ fn outdated_connections_are_replaced_one_at_a_time_where_the_limit_is_full_x_84(
 
 #[test]
 fn lives_end_by_age_where_the_limit_is_full_x_84() {
-    let mut driver = full_of_floors(3, |options| options.max_lifetime = Some(Duration::from_secs(60)));
+    let mut driver = full_of_minimums(3, |options| options.max_lifetime = Some(Duration::from_secs(60)));
     let before = driver.topology.stats().created;
 
     for _ in 0..70 {
@@ -406,11 +410,11 @@ fn lives_end_by_age_where_the_limit_is_full_x_84() {
 
 #[test]
 fn one_that_comes_back_at_the_end_of_its_life_goes_first_where_the_limit_is_full_x_84() {
-    let mut driver = full_of_floors(2, |options| options.check_after_idle = Some(Duration::MAX));
+    let mut driver = full_of_minimums(2, |options| options.check_after_idle = Some(Duration::MAX));
     let server = (0..3).find(|&server| driver.total(server) == 2).unwrap();
     driver.check_out(server);
     driver.check_out(server);
-    driver.topology.retire_all(driver.now, Duration::ZERO);
+    driver.topology.replace_connections(driver.now, Duration::ZERO);
     assert_eq!(driver.topology.connections(), 2);
 
     driver.check_in(0, Condition::Usable);

@@ -76,7 +76,7 @@ fn a_new_connection_serves_the_waiter_though_an_older_one_comes_first_by_reuse()
     let mut options = PoolOptions::default();
     options.min_pool_size = Some(3);
     options.max_connecting = Some(3);
-    options.reuse = Some(Reuse::FirstIn);
+    options.reuse = Some(Reuse::Fifo);
     let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, Instant::ORIGIN).unwrap();
     pool.ready(Instant::ORIGIN);
     pool.handle_timeout(Instant::ORIGIN);

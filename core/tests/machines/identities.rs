@@ -536,7 +536,7 @@ fn a_connection_that_is_closed_makes_no_room_while_all_users_together_have_too_m
 }
 
 #[test]
-fn a_smaller_limit_is_not_exceeded_by_the_floor_that_comes_with_it() {
+fn a_smaller_limit_is_not_exceeded_by_the_minimum_that_comes_with_it() {
     let mut driver = Driver::new();
     driver.check_out(1);
     driver.establish_all();

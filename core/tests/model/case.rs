@@ -69,7 +69,7 @@ impl Case {
             Call::Close => Some(Call::Close),
             Call::ResetAfterFork => Some(Call::ResetAfterFork),
             Call::Resize(resized) => Some(Call::Resize(resized)),
-            Call::RetireAll(over) => Some(Call::RetireAll(over)),
+            Call::ReplaceConnections(over) => Some(Call::ReplaceConnections(over)),
             Call::EndAffinity(key) => Some(Call::EndAffinity(key)),
             Call::Resume => Some(Call::Resume),
             Call::RenewCredential => Some(Call::RenewCredential),

@@ -104,7 +104,7 @@ fn options(load_balanced: bool) -> impl Strategy<Value = Options> {
     let waits = (nanos(1..=12), nanos(1..=4));
     let rare = (
         prop_oneof![3 => Just(0), 1 => 1_usize..=4],
-        prop_oneof![2 => Just(Reuse::LastIn), 1 => Just(Reuse::FirstIn)],
+        prop_oneof![2 => Just(Reuse::Lifo), 1 => Just(Reuse::Fifo)],
         prop_oneof![3 => Just(0), 1 => prop::sample::select(&[1_u64, 2, 4, 5, 8][..])],
         prop_oneof![2 => Just(0), 1 => 1_u64..=16],
         prop_oneof![2 => Just(0), 1 => 1_u32..=3],
@@ -192,7 +192,7 @@ fn call(mood: Mood, load_balanced: bool) -> impl Strategy<Value = Call<Pick>> {
         2 => pick().prop_map(Call::RefreshFailed),
         3 => pick().prop_map(Call::PeerClosed),
         if mood == Mood::Leaving { 18 } else { 6 } => resized().prop_map(Call::Resize),
-        2 => (0_u64..=9).prop_map(Call::RetireAll),
+        2 => (0_u64..=9).prop_map(Call::ReplaceConnections),
         3 => (0..KEYS).prop_map(Call::EndAffinity),
         2 => Just(Call::Resume),
         2 => Just(Call::RenewCredential),

@@ -64,7 +64,7 @@ const COMMON: [&str; 58] = [
     "created for nobody",
     "created after a pause",
     "created when the rate allowed it",
-    "served by another than the hottest",
+    "served by another than the most_recent",
     "Fail WaitQueueFull",
     "retired InUse",
     "retired Available",
@@ -200,9 +200,9 @@ impl Reach {
                     if matches!(made.call, Call::Refreshed(_)) {
                         self.add("a refreshed connection served a waiter");
                     }
-                    let hottest = before.connections.iter().rfind(|c| c.state == State::Available);
-                    if matches!(made.call, Call::CheckOut(..)) && hottest.is_some_and(|c| c.id != id) {
-                        self.add("served by another than the hottest");
+                    let most_recent = before.connections.iter().rfind(|c| c.state == State::Available);
+                    if matches!(made.call, Call::CheckOut(..)) && most_recent.is_some_and(|c| c.id != id) {
+                        self.add("served by another than the most_recent");
                     }
                     let waited = before.waiters.iter().any(|waiter| waiter.check_out == check_out);
                     self.add(if waited { "a waiter was served" } else { "an arrival was served" });
@@ -234,11 +234,11 @@ impl Reach {
     }
 
     fn meet_affinity(&mut self, before: &Reference, after: &Reference) {
-        let waits = |loyal: &[Waiter], number| loyal.iter().any(|waiter| waiter.check_out == number);
-        if after.loyal.len() > before.loyal.len() {
+        let waits = |sticky: &[Waiter], number| sticky.iter().any(|waiter| waiter.check_out == number);
+        if after.sticky.len() > before.sticky.len() {
             self.add("a check-out waited for the connection of its key");
         }
-        if before.loyal.iter().any(|loyal| waits(&after.waiters, loyal.check_out)) {
+        if before.sticky.iter().any(|sticky| waits(&after.waiters, sticky.check_out)) {
             self.add("a waiter was sent to the queue");
         }
         if !after.waiters.is_empty() && after.connections.iter().any(|c| after.is_held(c)) {
@@ -258,7 +258,7 @@ impl Reach {
         }
         for &output in &after.outputs {
             let Output::Deliver(check_out, id) = output else { continue };
-            if waits(&before.loyal, check_out) && !before.waiters.is_empty() {
+            if waits(&before.sticky, check_out) && !before.waiters.is_empty() {
                 self.add("a waiter was served before the queue");
             }
             let has_had = |c: &Connection| after.get(id).is_some_and(|now| now.keys == c.keys && !c.keys.is_empty());

@@ -2,7 +2,7 @@
 //!
 //! Nothing here is shared with the pool under test beyond its vocabulary. One convention carries the orders that the
 //! rules ask for: a connection that changes its state moves to the end of the list. So among the available ones the
-//! last is the hottest, and among the others the first has been where it is for longest.
+//! last is the most recently used, and among the others the first has been where it is for longest.
 
 use cmap_core::options::{Profile, Reuse};
 use cmap_core::pool::{ApiMisuse, Cancellation, Condition, PoolState, Reaction, TimeoutReason, WaitLimit};
@@ -25,7 +25,7 @@ pub(crate) struct Reference {
     /// First in, first out (CMAP-14).
     pub(crate) waiters: Vec<Waiter>,
     /// Those that wait for the connection of their key, in the order of their arrival.
-    pub(crate) loyal: Vec<Waiter>,
+    pub(crate) sticky: Vec<Waiter>,
     pub(crate) started: CheckOut,
     /// The outputs since they were last taken.
     pub(crate) outputs: Vec<Output>,
@@ -151,7 +151,7 @@ impl Reference {
             connections: Vec::new(),
             created: 0,
             waiters: Vec::new(),
-            loyal: Vec::new(),
+            sticky: Vec::new(),
             started: 0,
             outputs: vec![Output::PoolCreated],
             vacant: Vec::new(),
@@ -226,7 +226,7 @@ impl Reference {
             Call::RefreshFailed(connection) => self.refresh_failed(connection)?,
             Call::PeerClosed(connection) => self.peer_closed(connection)?,
             Call::Resize(resized) => return Ok(self.resize(resized)),
-            Call::RetireAll(over) => self.retire_all(over),
+            Call::ReplaceConnections(over) => self.replace_connections(over),
             Call::EndAffinity(key) => self.end_affinity(key),
             Call::Resume => {
                 let available = self.connections.iter_mut().filter(|c| c.state == State::Available);
@@ -266,7 +266,7 @@ impl Reference {
 
     pub(crate) fn counts(&self) -> [usize; 4] {
         let available = self.count(State::Available) + self.count(State::Checking) + self.count(State::Refreshing);
-        [self.count(State::Pending), available, self.count(State::InUse), self.waiters.len() + self.loyal.len()]
+        [self.count(State::Pending), available, self.count(State::InUse), self.waiters.len() + self.sticky.len()]
     }
 
     pub(crate) fn get(&self, id: Id) -> Option<&Connection> {
@@ -317,7 +317,8 @@ impl Reference {
 
     fn cancel(&mut self, check_out: Named) -> Cancellation {
         let Named::Own(number) = check_out else { return Cancellation::Finished };
-        if let Some(&waiter) = self.waiters.iter().chain(&self.loyal).find(|waiter| waiter.check_out as u64 == number) {
+        if let Some(&waiter) = self.waiters.iter().chain(&self.sticky).find(|waiter| waiter.check_out as u64 == number)
+        {
             self.fail(waiter, Kind::Cancelled);
             self.settle(Due::Queue);
             return Cancellation::Cancelled;
@@ -350,12 +351,12 @@ impl Reference {
             self.host.since = self.now;
         }
         self.close_or_make_available(connection.id, reason);
-        self.serve_loyal(connection.id);
+        self.serve_sticky(connection.id);
         self.settle(Due::Queue);
         Ok(())
     }
 
-    /// the coldest available connections make room; those in use stay.
+    /// the least recently used available connections make room; those in use stay.
     fn resize(&mut self, resized: Resized) -> Answer {
         let options = resized.applied_to(self.options);
         let is_too_small = options.max_pool_size > 0 && options.min_pool_size > options.max_pool_size;
@@ -375,9 +376,9 @@ impl Reference {
 
     pub(crate) fn close_surplus(&mut self) {
         while self.has_surplus()
-            && let Some(coldest) = self.connections.iter().find(|c| c.state == State::Available).cloned()
+            && let Some(least_recent) = self.connections.iter().find(|c| c.state == State::Available).cloned()
         {
-            self.close(coldest.id, self.perished(&coldest).unwrap_or(Reason::Surplus), None, true);
+            self.close(least_recent.id, self.perished(&least_recent).unwrap_or(Reason::Surplus), None, true);
         }
     }
 
@@ -466,7 +467,8 @@ impl Reference {
             }
             Some(_) => {
                 self.close_or_make_available(id, reason);
-                // Only behind a load balancer (LB-8), or in the older edition, may its origin still wait: that origin gets another connection.
+                // Only behind a load balancer (LB-8), or in the older edition, may its origin still wait: that origin gets another
+                // connection.
                 if connection.check_out.is_some() {
                     self.create(connection.check_out);
                 }
@@ -514,7 +516,7 @@ impl Reference {
             _ => self.superfluous(),
         };
         self.close_or_make_available(id, reason);
-        self.serve_loyal(id);
+        self.serve_sticky(id);
         self.settle(Due::Spare);
     }
 

@@ -280,7 +280,7 @@ impl Sut {
             Call::PeerClosed(named) => Input::PeerClosed(self.handle(named)),
             Call::Resize(resized) => Input::Resize(limits(resized)),
             Call::EndAffinity(key) => Input::EndAffinity(AffinityKey(key)),
-            Call::RetireAll(over) => Input::RetireAll(Duration::from_nanos(over)),
+            Call::ReplaceConnections(over) => Input::ReplaceConnections(Duration::from_nanos(over)),
             Call::Resume => Input::Resume,
             Call::RenewCredential => Input::RenewCredential,
             Call::WarmUp(connections) => Input::WarmUp(connections),

@@ -95,7 +95,7 @@ pub(crate) enum Call<P> {
     PeerClosed(P),
     Resize(Resized),
     /// Over this many nanoseconds.
-    RetireAll(u64),
+    ReplaceConnections(u64),
     EndAffinity(Key),
     Resume,
     RenewCredential,

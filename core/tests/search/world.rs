@@ -70,7 +70,7 @@ pub(super) enum Action {
     },
     Ready,
     Resize(u32),
-    RetireAll,
+    ReplaceConnections,
     Resume,
     Pass,
     Close,
@@ -160,7 +160,7 @@ impl World {
         if self.resizes {
             actions.extend([Action::Resize(1), Action::Resize(self.connections)]);
         }
-        actions.extend([Action::RetireAll, Action::Resume, Action::Close]);
+        actions.extend([Action::ReplaceConnections, Action::Resume, Action::Close]);
         actions.extend((0..node.waiting.len()).map(Action::Cancel));
         for place in 0..node.in_use.len() {
             actions.extend(conditions.map(|condition| Action::CheckIn(place, condition)));
@@ -270,7 +270,7 @@ impl Node {
                 sizes.max_pool_size = Some(size);
                 self.call(Input::Resize(sizes.into()))
             }
-            Action::RetireAll => self.call(Input::RetireAll(Duration::ZERO)),
+            Action::ReplaceConnections => self.call(Input::ReplaceConnections(Duration::ZERO)),
             Action::Resume => self.call(Input::Resume),
             Action::Pass => self.pass(world.pass),
             Action::Close => self.call(Input::Close),

@@ -59,15 +59,15 @@ fn limit(byte: u8, most: u8) -> u64 {
 }
 
 fn options(head: [u8; 12]) -> Options {
-    let [sizes, connecting, idle, waits, host, care, switches, queue, rate, life, loyal, refresh] = head;
+    let [sizes, connecting, idle, waits, host, care, switches, queue, rate, life, sticky, refresh] = head;
     let (max_pool_size, floor) = (up_to(sizes, 5) as u32, up_to(sizes / 6, 5) as u32);
     // minPoolSize > maxPoolSize > 0 is an option error (CMAP-2).
     let min_pool_size = if max_pool_size == 0 { floor } else { floor.min(max_pool_size) };
-    let affinity = match loyal % 5 {
+    let affinity = match sticky % 5 {
         0 => None,
         1 => Some(Affinity::Prefer),
         2 => Some(Affinity::Require),
-        which => Some(Affinity::Hold { time: Duration::from_nanos(1 + up_to(loyal / 5, 11)), lend: which == 4 }),
+        which => Some(Affinity::Hold { time: Duration::from_nanos(1 + up_to(sticky / 5, 11)), lend: which == 4 }),
     };
     let load_balanced = switches & 1 == 1;
     Options {
@@ -82,7 +82,7 @@ fn options(head: [u8; 12]) -> Options {
         load_balanced,
         backoff: switches & 2 == 2,
         max_wait_queue_depth: if queue.is_multiple_of(4) { 1 + up_to(queue / 4, 3) as usize } else { 0 },
-        reuse: if switches & 4 == 4 { Reuse::FirstIn } else { Reuse::LastIn },
+        reuse: if switches & 4 == 4 { Reuse::Fifo } else { Reuse::Lifo },
         creation_interval: if rate < 160 { 0 } else { interval(rate) },
         max_lifetime: if life < 160 { 0 } else { 1 + up_to(life, 15) },
         max_uses: if life.is_multiple_of(3) { 1 + up_to(life / 3, 2) as u32 } else { 0 },
@@ -160,7 +160,7 @@ fn call(what: u8, pick: Pick, argument: u8, load_balanced: bool) -> Call<Pick> {
         204..=207 => Call::RefreshFailed(pick),
         208..=213 => Call::PeerClosed(pick),
         214..=221 => Call::Resize(resized(argument, pick)),
-        222..=225 => Call::RetireAll(up_to(argument, 9)),
+        222..=225 => Call::ReplaceConnections(up_to(argument, 9)),
         226..=229 => Call::EndAffinity(key),
         230 | 231 => Call::Resume,
         232 | 233 => Call::RenewCredential,

@@ -636,7 +636,7 @@ int32_t cmap_pool_handle_timeout(struct cmap_pool *pool, uint64_t now);
 int32_t cmap_pool_resize(struct cmap_pool *pool, uint64_t now, const char *limits, size_t limits_length);
 
 // Ends the lives of all connections that there are, evenly over `over_nanos`. Those in use are closed when they come back.
-int32_t cmap_pool_retire_all(struct cmap_pool *pool,
+int32_t cmap_pool_replace_connections(struct cmap_pool *pool,
                              uint64_t now,
                              uint64_t over_nanos);
 

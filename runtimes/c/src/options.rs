@@ -88,8 +88,8 @@ struct Multiple(u32);
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Choice {
-    LastIn,
-    FirstIn,
+    Lifo,
+    Fifo,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -130,8 +130,8 @@ pub(crate) fn of_pool(text: &str) -> Result<PoolOptions, Failure> {
     options.backoff = given.backoff;
     options.max_wait_queue_depth = given.max_wait_queue_depth.map(QueueDepth::from);
     options.reuse = given.reuse.map(|choice| match choice {
-        Choice::LastIn => Reuse::LastIn,
-        Choice::FirstIn => Reuse::FirstIn,
+        Choice::Lifo => Reuse::Lifo,
+        Choice::Fifo => Reuse::Fifo,
     });
     options.max_new_connections_per_second = given.max_new_connections_per_second;
     options.max_lifetime = given.max_lifetime.map(Duration::from);
@@ -240,7 +240,7 @@ mod tests {
     fn the_connection_strings_names_and_our_own_set_what_they_name() {
         let options = of_pool(
             r#"{"maxPoolSize": 5, "maxIdleTimeMS": 1000, "loadBalanced": true, "maintenanceMS": -1, "checkAfterIdleMS": 0,
-                "maxWaitQueueDepth": "2x", "reuse": "firstIn", "affinity": {"hold": {"ms": 50}}, "profile": "current"}"#,
+                "maxWaitQueueDepth": "2x", "reuse": "fifo", "affinity": {"hold": {"ms": 50}}, "profile": "current"}"#,
         )
         .unwrap();
 
@@ -251,7 +251,7 @@ mod tests {
         expected.maintenance = Some(Maintenance::Off);
         expected.check_after_idle = Some(Duration::ZERO);
         expected.max_wait_queue_depth = Some(QueueDepth::TimesMaxPoolSize(2));
-        expected.reuse = Some(Reuse::FirstIn);
+        expected.reuse = Some(Reuse::Fifo);
         expected.affinity = Some(Affinity::Hold { time: Duration::from_millis(50), lend: false });
         assert_eq!(options, expected);
     }

@@ -38,9 +38,9 @@ pub unsafe extern "C" fn cmap_pool_resize(
 
 /// Ends the lives of all connections that there are, evenly over `over_nanos`. Those in use are closed when they come back.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cmap_pool_retire_all(pool: *mut Pool, now: u64, over_nanos: u64) -> i32 {
+pub unsafe extern "C" fn cmap_pool_replace_connections(pool: *mut Pool, now: u64, over_nanos: u64) -> i32 {
     // SAFETY: the pool is as the header asks.
-    unsafe { call(pool, |state| state.make(now, Input::RetireAll(Duration::from_nanos(over_nanos)))) }
+    unsafe { call(pool, |state| state.make(now, Input::ReplaceConnections(Duration::from_nanos(over_nanos)))) }
 }
 
 /// The credential was replaced: the connections of the old one retire, and what is established from now on has the new one.

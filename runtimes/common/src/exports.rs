@@ -44,6 +44,6 @@ pub use crate::tls;
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub use crate::watch::Metrics;
 pub use crate::watch::{
-    ClientStatus, CommandInUse, Holder, Label, LabelUses, PastUse, Place, ServerLine, SlowUse, UseReport,
+    ClientStatus, CommandInUse, Holder, Label, LabelUses, PastUse, Place, PossibleLeak, ServerLine, UseReport,
     WaitingCheckOut, WaitsFor,
 };

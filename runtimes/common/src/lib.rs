@@ -21,7 +21,7 @@
 //! | `tls` | TLS through rustls, the same on every runtime |
 //! | [`runtime`], `dns` | the interface of a runtime; how its tasks and threads meet; the system's name servers |
 //!
-//! No file of a room imports one of a room further up, apart from rooms in one line (`.ci/rooms`).
+//! No file of a module imports one of a module further up, apart from rooms in one line (`.ci/modules`).
 //!
 //! # Invariants
 //!

@@ -67,12 +67,12 @@ pub fn a_held_connection_is_lent_to_one_that_nothing_else_serves_and_goes_back_t
         let client = with::<H>(&server, hold, 1).await;
         drop(client.check_out().affinity(ONE).await.unwrap());
 
-        let lent = client.check_out().await.unwrap();
+        let borrowed = client.check_out().await.unwrap();
         let mut stranger = Box::pin(client.check_out());
         assert!(poll_once(&mut stranger).await.is_none());
         let mut key = Box::pin(client.check_out().affinity(ONE));
         assert!(poll_once(&mut key).await.is_none());
-        drop(lent);
+        drop(borrowed);
 
         drop(poll_once(&mut key).await.expect("it is held for its key").unwrap());
         drop(stranger.await.unwrap());

@@ -135,8 +135,8 @@ pub fn documents_and_values_of_ones_own_are_commands_and_replies<H: Harness>() {
 
         let found: Found<'_> = reply.parse().unwrap();
         assert_eq!(found.cursor.first_batch, insert.documents);
-        let lent = connection.exchange(("db", doc! { "count": "tasks" })).await.unwrap();
-        assert_eq!(lent.get_i32("n").ok(), Some(1), "{lent:?}");
+        let borrowed = connection.exchange(("db", doc! { "count": "tasks" })).await.unwrap();
+        assert_eq!(borrowed.get_i32("n").ok(), Some(1), "{borrowed:?}");
         assert!(format!("{reply:?}").contains(r#""firstBatch":[{"title":"write","done":false}]"#), "{reply:?}");
     });
 }

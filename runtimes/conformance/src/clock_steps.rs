@@ -73,7 +73,7 @@ pub fn a_step_forward_has_the_server_checked_again<H: Harness>() {
     });
 }
 
-pub fn a_clock_that_steps_tells_of_a_slow_use_once<H: Harness>() {
+pub fn a_clock_that_steps_tells_of_a_possible_leak_once<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start_as(Setup { services: 1, ..Setup::default() });
         let lab = Lab::<H::Runtime>::new();
@@ -81,9 +81,9 @@ pub fn a_clock_that_steps_tells_of_a_slow_use_once<H: Harness>() {
         let count = Arc::clone(&told);
         let client = Client::builder(options(&server, "loadBalanced=true"))
             .runtime(lab.clone())
-            .slow_use_limit(Duration::from_secs(60))
+            .leak_detection_threshold(Duration::from_secs(60))
             .on_event(move |_, event| {
-                if let Event::SlowUse(_) = event {
+                if let Event::PossibleLeak(_) = event {
                     count.fetch_add(1, Ordering::SeqCst);
                 }
             })

@@ -29,20 +29,20 @@ pub fn users_share_the_limits_of_a_pool<H: Harness>() {
     });
 }
 
-pub fn the_coldest_connection_of_another_user_makes_room<H: Harness>() {
+pub fn the_least_recently_used_connection_of_another_user_makes_room<H: Harness>() {
     run::<H>(async {
         let server = secure();
         let client = logged_in::<H>(&server, "maxPoolSize=2").await;
         let next = added::<H>(&client, "next").await;
         let (first, second) = (client.check_out().await.unwrap(), client.check_out().await.unwrap());
-        let (colder, hotter) = (first.id(), second.id());
+        let (less_recent, more_recent) = (first.id(), second.id());
         drop(first);
         drop(second);
 
         drop(client.check_out().identity(next).await.unwrap());
 
         let kept = client.check_out().await.unwrap();
-        assert!(kept.id() == hotter && kept.id() != colder);
+        assert!(kept.id() == more_recent && kept.id() != less_recent);
         assert_eq!(client.stats().closed.surplus, 1);
     });
 }

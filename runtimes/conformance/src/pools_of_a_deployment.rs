@@ -1,4 +1,4 @@
-//! The pools of one deployment: limits that change, floors that follow, hosts that nobody uses, a limit for all of them.
+//! The pools of one deployment: limits that change, minimums that follow, hosts that nobody uses, a limit for all of them.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use bson::raw::cstr;
 use bson::{RawDocumentBuf, rawdoc};
 use cmap_core::address::ServerAddress;
 use cmap_core::options::{ClientOptions, PoolSizes};
-use cmap_core::topology::{FloorPolicy, ServerSelector, SizesByRole};
+use cmap_core::topology::{MinPoolSizePolicy, ServerSelector, SizesByRole};
 use cmap_runtime::Client;
 use cmap_runtime::runtime::Runtime;
 
@@ -132,7 +132,7 @@ pub fn other_members_have_as_many_connections_as_the_primary_x_71<H: Harness>() 
     run::<H>(async {
         let set = Deployment::set();
         let builder = super::builder::<H>(set.options("replicaSet=rs"));
-        let client = builder.floor_policy(FloorPolicy::MatchPrimaryNode).build().await.unwrap();
+        let client = builder.min_pool_size_policy(MinPoolSizePolicy::MatchPrimaryNode).build().await.unwrap();
         let mut in_use = Vec::new();
 
         for _ in 0..3 {

@@ -42,7 +42,7 @@ pub fn all_connections_are_replaced_and_none_in_use_is_cut_off<H: Harness>() {
         let in_use = client.check_out().await.unwrap();
         until(|| client.stats().established >= 2).await;
 
-        client.retire_all(Duration::from_millis(20));
+        client.replace_connections(Duration::from_millis(20));
 
         until(|| client.stats().closed.idle == 1).await;
         assert_eq!(client.stats().counts.in_use, 1);

@@ -110,7 +110,7 @@ pub fn new_connections_keep_to_their_rate<H: Harness>() {
 pub fn connections_are_used_in_turn<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        let client = with_options::<H>(&server, "", |options| options.pool.reuse = Some(Reuse::FirstIn)).await;
+        let client = with_options::<H>(&server, "", |options| options.pool.reuse = Some(Reuse::Fifo)).await;
         let (one, other) = (client.check_out().await.unwrap(), client.check_out().await.unwrap());
         let expected = [one.id(), other.id(), one.id(), other.id()];
         drop(one);

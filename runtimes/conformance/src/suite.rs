@@ -145,7 +145,7 @@ macro_rules! conformance {
                 a_step_forward_fails_those_whose_time_is_up,
                 a_step_forward_replaces_idle_connections,
                 a_step_forward_has_the_server_checked_again,
-                a_clock_that_steps_tells_of_a_slow_use_once,
+                a_clock_that_steps_tells_of_a_possible_leak_once,
                 a_step_back_stops_limits_and_nothing_else,
             }
             drops {
@@ -257,7 +257,7 @@ macro_rules! conformance {
             }
             identities {
                 users_share_the_limits_of_a_pool,
-                the_coldest_connection_of_another_user_makes_room,
+                the_least_recently_used_connection_of_another_user_makes_room,
                 the_status_names_the_pool_of_each_user,
                 a_users_wrong_password_is_nobody_elses_matter,
                 the_clients_own_wrong_password_is_nobody_elses_matter,
@@ -311,12 +311,12 @@ macro_rules! conformance {
                 the_last_pool_dropped_closes_it,
             }
             uses {
-                each_slow_use_is_told_once_with_the_one_who_holds_it,
-                a_reply_begins_the_time_of_a_slow_use_anew,
-                the_first_byte_of_a_slow_reply_begins_the_time_of_a_slow_use_anew,
+                each_possible_leak_is_told_once_with_its_holder,
+                a_reply_begins_the_time_of_a_possible_leak_anew,
+                the_first_byte_of_a_slow_reply_begins_the_time_of_a_possible_leak_anew,
                 statistics_say_how_long_the_phases_of_establishing_took,
-                a_limit_of_zero_for_slow_uses_is_refused,
-                an_idle_client_is_not_looked_at_for_slow_uses,
+                a_leak_detection_threshold_of_zero_is_refused,
+                an_idle_client_is_not_looked_at_for_leaks,
                 statistics_say_how_long_waits_and_uses_took,
             }
             holders {

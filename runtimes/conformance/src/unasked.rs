@@ -108,7 +108,7 @@ async fn closes_its_connection<R: Runtime>(client: &Client<R>, name: &str) {
 async fn assert_refuses_commands<R: Runtime>(connection: &mut Connection<R>) {
     let error = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap_err();
 
-    assert!(matches!(error.kind, CommandErrorKind::NotSent(NotSent::Broken)), "{error}");
+    assert!(matches!(error.kind, CommandErrorKind::NotSent(NotSent::Errored)), "{error}");
 }
 
 /// The next user gets another connection, and the answer to its own command.

@@ -7,16 +7,16 @@ use bson::rawdoc;
 use cmap_core::options::ClientOptions;
 use cmap_core::statistics::Histogram;
 use cmap_runtime::runtime::Runtime;
-use cmap_runtime::{Client, ClientError, Event, SlowUse};
+use cmap_runtime::{Client, ClientError, Event, PossibleLeak};
 
 use super::{Harness, LocalServer, Setup, options, poll_once, run, until};
 
 const LIMIT: Duration = Duration::from_millis(50);
 
-/// The client's events of slow uses.
-type Told = Arc<Mutex<Vec<Arc<SlowUse>>>>;
+/// The client's events of possible leaks.
+type Told = Arc<Mutex<Vec<Arc<PossibleLeak>>>>;
 
-pub fn each_slow_use_is_told_once_with_the_one_who_holds_it<H: Harness>() {
+pub fn each_possible_leak_is_told_once_with_its_holder<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         let (client, told) = watched::<H>(&server, "maxPoolSize=4").await;
@@ -57,7 +57,7 @@ pub fn each_slow_use_is_told_once_with_the_one_who_holds_it<H: Harness>() {
     });
 }
 
-pub fn a_reply_begins_the_time_of_a_slow_use_anew<H: Harness>() {
+pub fn a_reply_begins_the_time_of_a_possible_leak_anew<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         let (client, told) = watched::<H>(&server, "").await;
@@ -75,7 +75,7 @@ pub fn a_reply_begins_the_time_of_a_slow_use_anew<H: Harness>() {
     });
 }
 
-pub fn the_first_byte_of_a_slow_reply_begins_the_time_of_a_slow_use_anew<H: Harness>() {
+pub fn the_first_byte_of_a_slow_reply_begins_the_time_of_a_possible_leak_anew<H: Harness>() {
     run::<H>(async {
         let mut server = LocalServer::start();
         let (client, told) = watched::<H>(&server, "").await;
@@ -99,19 +99,19 @@ pub fn the_first_byte_of_a_slow_reply_begins_the_time_of_a_slow_use_anew<H: Harn
     });
 }
 
-pub fn a_limit_of_zero_for_slow_uses_is_refused<H: Harness>() {
+pub fn a_leak_detection_threshold_of_zero_is_refused<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        let builder = super::builder::<H>(options(&server, "")).slow_use_limit(Duration::ZERO);
+        let builder = super::builder::<H>(options(&server, "")).leak_detection_threshold(Duration::ZERO);
 
         let error = builder.build().await.unwrap_err();
 
         assert!(matches!(error, ClientError::Unsupported { .. }), "{error:?}");
-        assert!(error.to_string().contains("slow_use_limit of zero"), "{error}");
+        assert!(error.to_string().contains("leak_detection_threshold of zero"), "{error}");
     });
 }
 
-pub fn an_idle_client_is_not_looked_at_for_slow_uses<H: Harness>() {
+pub fn an_idle_client_is_not_looked_at_for_leaks<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         let (client, told) = watched::<H>(&server, "").await;
@@ -168,11 +168,12 @@ pub fn statistics_say_how_long_the_phases_of_establishing_took<H: Harness>() {
 async fn watched<H: Harness>(server: &LocalServer, query: &str) -> (Client<H::Runtime>, Told) {
     let told = Told::default();
     let teller = Arc::clone(&told);
-    let builder = super::builder::<H>(options(server, query)).slow_use_limit(LIMIT).on_event(move |_, event| {
-        if let Event::SlowUse(slow) = event {
-            teller.lock().unwrap().push(Arc::clone(slow));
-        }
-    });
+    let builder =
+        super::builder::<H>(options(server, query)).leak_detection_threshold(LIMIT).on_event(move |_, event| {
+            if let Event::PossibleLeak(slow) = event {
+                teller.lock().unwrap().push(Arc::clone(slow));
+            }
+        });
     (builder.build().await.unwrap(), told)
 }
 

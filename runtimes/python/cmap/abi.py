@@ -246,7 +246,7 @@ ARGUMENTS: dict[str, tuple[type, ...]] = {
     "cmap_pool_peer_closed": (_POOL, _NOW, _CONNECTION),
     "cmap_pool_handle_timeout": (_POOL, _NOW),
     "cmap_pool_resize": (_POOL, _NOW, *_TEXT),
-    "cmap_pool_retire_all": (_POOL, _NOW, c_uint64),
+    "cmap_pool_replace_connections": (_POOL, _NOW, c_uint64),
     "cmap_pool_renew_credential": (_POOL, _NOW),
     "cmap_pool_resume": (_POOL, _NOW),
     "cmap_pool_warm_up": (_POOL, _NOW, c_uint32, _U64),

@@ -202,9 +202,9 @@ class Pool:
         text = json.dumps(dict(limits)).encode()
         self._expect(LIBRARY.cmap_pool_resize(self._pool, now, text, len(text)))
 
-    def retire_all(self, now: int, over: int) -> None:
+    def replace_connections(self, now: int, over: int) -> None:
         """Ends the lives of all connections evenly over so many nanoseconds."""
-        self._expect(LIBRARY.cmap_pool_retire_all(self._pool, now, over))
+        self._expect(LIBRARY.cmap_pool_replace_connections(self._pool, now, over))
 
     def renew_credential(self, now: int) -> None:
         """The credential was replaced: the connections of the old one retire."""

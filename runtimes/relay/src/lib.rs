@@ -30,7 +30,7 @@
 //! | `settings` | what it does |
 //! | `file` | the same, from a file |
 //! | `link` | one member and one application: the task that dials, and those of the sockets |
-//! | `stock`, `backoff` | how many sockets there are to be, and when to dial, without I/O |
+//! | `tunnels`, `backoff` | how many sockets there are to be, and when to dial, without I/O |
 //! | `socket` | one socket, from its dialling to its end |
 //! | `dial` | connecting an application, with TLS, and a member |
 //! | `splice` | passing bytes on, both ways |
@@ -58,8 +58,8 @@ mod seldom;
 mod settings;
 mod socket;
 mod splice;
-mod stock;
+mod tunnels;
 
 pub use relay::{Drained, LinkStatus, Relay, StartError};
 pub use settings::{Application, Limits, Member, Settings};
-pub use stock::SocketCounts;
+pub use tunnels::SocketCounts;

@@ -22,7 +22,7 @@ use crate::seldom::Seldom;
 use crate::settings::{Application, Limits, Member};
 use crate::socket;
 use crate::splice::Passed;
-use crate::stock::{SocketCounts, SocketEnd, SocketId, Stock, StockOutput};
+use crate::tunnels::{SocketCounts, SocketEnd, SocketId, TunnelOutput, Tunnels};
 
 /// One member and one application.
 pub(crate) struct Link<R> {
@@ -42,7 +42,7 @@ pub(crate) struct Link<R> {
 }
 
 struct State {
-    stock: Stock,
+    tunnels: Tunnels,
     sockets: BTreeMap<SocketId, Arc<Orders>>,
     /// What was reported last, so that nothing is reported twice.
     told: Told,
@@ -85,8 +85,8 @@ impl<R: Runtime> Link<R> {
     ) -> Self {
         let tls = dial::tls_of(&application, &runtime);
         let clock = Clock::new(runtime);
-        let stock = Stock::new(&limits, seed, clock.now());
-        let state = State { stock, sockets: BTreeMap::new(), told: Told::default() };
+        let tunnels = Tunnels::new(&limits, seed, clock.now());
+        let state = State { tunnels, sockets: BTreeMap::new(), told: Told::default() };
         let (applications_last, members_last) = (LastAddress::default(), LastAddress::default());
         let (changed, ended) = (Notice::default(), Notice::default());
         let state = Mutex::new(state);
@@ -99,7 +99,7 @@ impl<R: Runtime> Link<R> {
             self.carry_out();
             let (until, has_ended) = {
                 let state = self.state();
-                (state.stock.poll_timeout(), state.stock.has_ended())
+                (state.tunnels.poll_timeout(), state.tunnels.has_ended())
             };
             if has_ended {
                 return self.ended.set();
@@ -112,7 +112,7 @@ impl<R: Runtime> Link<R> {
             });
             if is_due.await {
                 let now = self.clock.now();
-                self.state().stock.handle_timeout(now);
+                self.state().tunnels.handle_timeout(now);
             }
         }
     }
@@ -120,16 +120,16 @@ impl<R: Runtime> Link<R> {
     fn carry_out(self: &Arc<Self>) {
         loop {
             let mut state = self.state();
-            let Some(output) = state.stock.poll_output() else { return };
+            let Some(output) = state.tunnels.poll_output() else { return };
             match output {
-                StockOutput::Dial(id) => {
+                TunnelOutput::Dial(id) => {
                     let orders = Arc::new(Orders::default());
                     state.sockets.insert(id, Arc::clone(&orders));
                     drop(state);
                     let link = Arc::clone(self);
                     self.clock.runtime().spawn(async move { link.run_socket(id, &orders).await });
                 }
-                StockOutput::Leave(id) => {
+                TunnelOutput::Leave(id) => {
                     let orders = state.sockets.get(&id).cloned();
                     drop(state);
                     orders.into_iter().for_each(|orders| orders.leave.set());
@@ -151,7 +151,7 @@ impl<R: Runtime> Link<R> {
 
     /// Lets the parked sockets go, and dials none any more.
     pub(crate) fn leave(&self) {
-        self.change(|stock, now| stock.leave(now));
+        self.change(|tunnels, now| tunnels.leave(now));
     }
 
     /// Ends all sockets at once, those in use, too.
@@ -169,7 +169,7 @@ impl<R: Runtime> Link<R> {
     }
 
     pub(crate) fn counts(&self) -> SocketCounts {
-        self.state().stock.counts()
+        self.state().tunnels.counts()
     }
 
     pub(crate) fn clock(&self) -> &Clock<R> {
@@ -200,7 +200,7 @@ impl<R: Runtime> Link<R> {
     }
 
     pub(crate) fn handle_parked(&self, id: SocketId, wanted: u16) {
-        self.change(|stock, now| stock.handle_parked(now, id, wanted));
+        self.change(|tunnels, now| tunnels.handle_parked(now, id, wanted));
         let was_parked = std::mem::replace(&mut self.state().told.is_parked, true);
         if !was_parked {
             info!(application = %self.application.address, member = %self.member.name, wanted, "parked");
@@ -210,12 +210,12 @@ impl<R: Runtime> Link<R> {
 
     pub(crate) fn handle_demand(&self, number: u16) {
         debug!(application = %self.application.address, member = %self.member.name, number, "sockets demanded");
-        self.change(|stock, now| stock.handle_demand(now, number));
+        self.change(|tunnels, now| tunnels.handle_demand(now, number));
     }
 
     pub(crate) fn handle_start(&self, id: SocketId) {
         debug!(application = %self.application.address, member = %self.member.name, socket = id.0, "socket started");
-        self.change(|stock, now| stock.handle_start(now, id));
+        self.change(|tunnels, now| tunnels.handle_start(now, id));
     }
 
     pub(crate) fn tell_unreachable(&self, error: &DialError) {
@@ -278,11 +278,11 @@ impl<R: Runtime> Link<R> {
     }
 
     /// Tells the stock something, and wakes the task that does what it says.
-    fn change(&self, change: impl FnOnce(&mut Stock, cmap_core::time::Instant)) {
+    fn change(&self, change: impl FnOnce(&mut Tunnels, cmap_core::time::Instant)) {
         let now = self.clock.now();
         let mut state = self.state();
-        change(&mut state.stock, now);
-        let is_at_its_limit = state.stock.is_at_its_limit();
+        change(&mut state.tunnels, now);
+        let is_at_its_limit = state.tunnels.is_at_its_limit();
         let was_at_its_limit = std::mem::replace(&mut state.told.is_at_its_limit, is_at_its_limit);
         // Each socket that ends and comes back passes the limit again.
         let told = if is_at_its_limit && !was_at_its_limit { state.told.limit.may_tell(now) } else { None };
@@ -305,6 +305,6 @@ impl<R: Runtime> Drop for Running<'_, R> {
     fn drop(&mut self) {
         let (id, end) = (self.id, self.end);
         self.link.state().sockets.remove(&id);
-        self.link.change(|stock, now| stock.handle_end(now, id, end));
+        self.link.change(|tunnels, now| tunnels.handle_end(now, id, end));
     }
 }

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use crate::link::Link;
 use crate::settings::Settings;
-use crate::stock::SocketCounts;
+use crate::tunnels::SocketCounts;
 
 /// A running relay: it keeps sockets of members parked at applications, until it is [drained](Self::drain), or dropped. Then all
 /// its sockets are closed at once.

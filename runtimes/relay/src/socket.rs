@@ -15,7 +15,7 @@ use crate::dial::{DialError, ToApplication, ToMember};
 use crate::link::Link;
 use crate::notice::Notice;
 use crate::splice::splice;
-use crate::stock::{SocketEnd, SocketId};
+use crate::tunnels::{SocketEnd, SocketId};
 
 /// How long the last words to an application may take.
 const FAREWELL: Duration = Duration::from_secs(5);

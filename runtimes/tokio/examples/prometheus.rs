@@ -40,7 +40,7 @@ pub(crate) async fn figures(uri: &str, exporter: &PrometheusHandle) -> Result<St
     let (options, warnings) = ClientOptions::parse(uri)?;
     warnings.iter().for_each(|warning| eprintln!("{warning}"));
     // Without holders there are no durations.
-    let client: Client = Client::builder(options).watch_holders(true).slow_use_limit(SLOW).build().await?;
+    let client: Client = Client::builder(options).watch_holders(true).leak_detection_threshold(SLOW).build().await?;
     let mut metrics = Metrics::new();
     for _ in 0..10 {
         client.check_out().await?.run_command("admin", rawdoc! { "ping": 1 }).await?;

@@ -45,10 +45,10 @@ fn labels_histograms_and_watch_allocate_nothing_once_warm() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (client, made) = runtime.block_on(async {
         let (options, _) = ClientOptions::parse(&server.uri("")).unwrap();
-        let builder = Client::builder(options).watch_holders(true).slow_use_limit(Duration::from_secs(60));
+        let builder = Client::builder(options).watch_holders(true).leak_detection_threshold(Duration::from_secs(60));
         let client = builder.build().await.unwrap();
         let made = client.label("made before");
-        // The driver comes back for the first look at slow uses.
+        // The driver comes back for the first look at possible leaks.
         for _ in 0..3 {
             drop(client.check_out().label("as text").await.unwrap());
         }
@@ -76,7 +76,7 @@ fn labels_histograms_and_watch_allocate_nothing_once_warm() {
 #[test]
 fn a_watch_keeps_64_kib_at_most() {
     let (without, with) =
-        (kept_by(|builder| builder), kept_by(|builder| builder.slow_use_limit(Duration::from_secs(60))));
+        (kept_by(|builder| builder), kept_by(|builder| builder.leak_detection_threshold(Duration::from_secs(60))));
 
     let bytes = with - without;
 

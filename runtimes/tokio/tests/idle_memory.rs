@@ -1,4 +1,4 @@
-//! Idle connections keep no large buffers and no coders, and steady large replies reuse the client's spares.
+//! Idle connections keep no large buffers and no coders, and steady large replies reuse the client's pooled buffers.
 //!
 //! Counted is what the test's own thread allocates, where the client lives too: the server has threads of its own.
 

@@ -1,4 +1,4 @@
-//! Slow uses, and what uses took at the end, are records of the crate `tracing`. The subscriber is the process's, so this
+//! possible leaks, and what uses took at the end, are records of the crate `tracing`. The subscriber is the process's, so this
 //! test runs alone.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -18,11 +18,11 @@ const LIMIT: Duration = Duration::from_millis(20);
 
 async fn client(server: &LocalServer) -> Client {
     let options = ClientOptions::parse(&server.uri("")).unwrap().0;
-    Client::builder(options).slow_use_limit(LIMIT).build().await.unwrap()
+    Client::builder(options).leak_detection_threshold(LIMIT).build().await.unwrap()
 }
 
 #[tokio::test]
-async fn a_slow_use_is_a_warning_and_the_end_has_a_report() {
+async fn a_possible_leak_is_a_warning_and_the_end_has_a_report() {
     let listener = Listener::default();
     tracing::subscriber::set_global_default(listener.clone()).unwrap();
     let told = |event: &str| -> Vec<Fields> {
@@ -34,13 +34,13 @@ async fn a_slow_use_is_a_warning_and_the_end_has_a_report() {
 
     let mut slow = good.check_out().label("slow report").await.unwrap();
     slow.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
-    while told("SlowUse").is_empty() {
+    while told("PossibleLeak").is_empty() {
         tokio::time::sleep(LIMIT / 4).await;
     }
     drop(slow);
     good.close(Duration::from_secs(5)).await.unwrap();
 
-    let [warning] = &told("SlowUse")[..] else { panic!("told once: {:?}", told("SlowUse")) };
+    let [warning] = &told("PossibleLeak")[..] else { panic!("told once: {:?}", told("PossibleLeak")) };
     assert_eq!((warning["level"].as_str(), warning["target"].as_str()), ("WARN", "cmap::connection"));
     let message = &warning["message"];
     assert!(

@@ -8,7 +8,7 @@ use crate::pool::list::Key;
 use crate::time::Instant;
 
 impl<C> Connections<C> {
-    /// An available connection, or the hottest, is in use from now on; its socket moves out.
+    /// An available connection, or the most recently used, is in use from now on; its socket moves out.
     #[inline(always)]
     pub(crate) fn take(
         &mut self,

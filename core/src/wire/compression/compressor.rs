@@ -2,7 +2,7 @@
 //!
 //! The message is replaced in place by its compressed form, an OP_COMPRESSED. A compressor keeps its tables and its
 //! buffer from one message to the next, and belongs to no connection: with zlib it takes a third of a megabyte, with
-//! Zstandard eight times that, and connections [borrow](crate::wire::Spares) one for each command.
+//! Zstandard eight times that, and connections [borrow](crate::wire::BufferPool) one for each command.
 
 #[cfg(any(feature = "snappy", feature = "zstd"))]
 use alloc::boxed::Box;
@@ -12,13 +12,13 @@ use core::fmt;
 use bson::RawDocument;
 
 use super::{Compression, CompressionError, CompressorId, is_compressible};
+use crate::wire::buffer_pool::KEPT;
 use crate::wire::cursor::Cursor;
 use crate::wire::document::command_name;
 use crate::wire::error::EncodeError;
 use crate::wire::header::{HEADER_LEN, Header, OpCode, length_field, patch_length};
 use crate::wire::limits::Limits;
 use crate::wire::op_compressed::{PREFIX_LEN, prefix};
-use crate::wire::spares::KEPT;
 
 /// Compresses messages.
 pub struct Compressor {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{CompressionError, CompressorId};
-use crate::wire::spares::Lender;
+use crate::wire::buffer_pool::Lender;
 
 /// Unpacks compressed messages, and keeps its tables from one to the next.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ impl Decompressor {
     pub(in crate::wire) fn borrow(&mut self, id: CompressorId, lender: &mut impl Lender) {
         if id == CompressorId::Zlib
             && self.is_empty()
-            && let Some(lent) = lender.visit(|spares| spares.take_decompressor())
+            && let Some(lent) = lender.visit(|buffers| buffers.take_decompressor())
         {
             *self = lent;
         }
@@ -28,7 +28,7 @@ impl Decompressor {
     pub(in crate::wire) fn give_back(&mut self, lender: &mut impl Lender) {
         if !self.is_empty() {
             let spare = core::mem::take(self);
-            drop(lender.visit(|spares| spares.put_decompressor(spare)));
+            drop(lender.visit(|buffers| buffers.put_decompressor(spare)));
         }
     }
 

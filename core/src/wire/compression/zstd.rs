@@ -12,7 +12,7 @@ use ruzstd::encoding::{CompressionLevel, FrameCompressor, MatchGeneratorDriver};
 use ruzstd::io::{Error, Read};
 
 use super::{CompressionError, CompressorId};
-use crate::wire::spares::KEPT;
+use crate::wire::buffer_pool::KEPT;
 
 /// The window that every decoder should support, by RFC 8878: encoders use it whatever the size of the message.
 const COMMON_WINDOW: u64 = 8 * 1024 * 1024;

@@ -35,7 +35,7 @@ fn what_follows_a_reply_unasked_breaks_the_connection() {
     assert_eq!(connection.read(&mut unread).unwrap_err(), ProtocolError::Unasked);
 
     let refused = connection.send(&mut Vec::new(), &Command::new("admin", &rawdoc! { "ping": 1 }));
-    assert_eq!(refused, Err(CommandError::Broken));
+    assert_eq!(refused, Err(CommandError::Errored));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn more_replies_than_the_command_allowed_break_the_connection_msg_9() {
 
     assert_eq!(connection.read(&mut &reply[..]).unwrap_err(), ProtocolError::MoreToCome);
 
-    assert_eq!(connection.send(&mut Vec::new(), &Command::new("admin", &ping)), Err(CommandError::Broken));
+    assert_eq!(connection.send(&mut Vec::new(), &Command::new("admin", &ping)), Err(CommandError::Errored));
 }
 
 #[test]

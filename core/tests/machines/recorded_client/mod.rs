@@ -161,7 +161,7 @@ impl Driver {
                 sizes.max_pool_size = Some(u32::from(which % 5));
                 self.call(Input::Resize(sizes.into()));
             }
-            1 => drop(self.call(Input::RetireAll(Duration::from_millis(5)))),
+            1 => drop(self.call(Input::ReplaceConnections(Duration::from_millis(5)))),
             2 => drop(self.call(Input::Observe(which.is_multiple_of(4)))),
             3 => drop(self.call(Input::Resume)),
             4 => drop(self.call(Input::WarmUp(Box::default(), Some(1)))),

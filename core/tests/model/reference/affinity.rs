@@ -32,7 +32,7 @@ impl Reference {
         } else if self.options.affinity == Some(Affinity::Prefer) || !self.may_come_back(&own) {
             return false;
         }
-        self.loyal.push(Waiter { wants: Some(own.id), ..waiter });
+        self.sticky.push(Waiter { wants: Some(own.id), ..waiter });
         true
     }
 
@@ -70,9 +70,9 @@ impl Reference {
     }
 
     /// A connection is available: the first who waits for it gets it.
-    pub(super) fn serve_loyal(&mut self, id: Id) {
+    pub(super) fn serve_sticky(&mut self, id: Id) {
         let is_available = self.get(id).is_some_and(|c| c.state == State::Available);
-        let first = self.loyal.iter().copied().find(|waiter| waiter.wants == Some(id));
+        let first = self.sticky.iter().copied().find(|waiter| waiter.wants == Some(id));
         if let Some(first) = first.filter(|_| is_available) {
             self.deliver(first, id);
         }
@@ -99,8 +99,8 @@ impl Reference {
 
     /// Those who wait for this connection wait for any, at the end of the queue.
     pub(super) fn send_to_queue(&mut self, id: Id) {
-        let (sent, rest) = self.loyal.iter().partition(|waiter| waiter.wants == Some(id));
-        self.loyal = rest;
+        let (sent, rest) = self.sticky.iter().partition(|waiter| waiter.wants == Some(id));
+        self.sticky = rest;
         let sent: Vec<Waiter> = sent;
         for waiter in sent {
             self.waiters.push(Waiter { wants: None, ..waiter });
@@ -108,7 +108,7 @@ impl Reference {
     }
 
     /// The same for all connections, in the order of their slots.
-    pub(super) fn end_loyalty(&mut self) {
+    pub(super) fn end_sticky_waits(&mut self) {
         let mut connections: Vec<_> = self.connections.iter().map(|c| (c.slot, c.id)).collect();
         connections.sort_unstable();
         for (_, id) in connections {
@@ -118,7 +118,7 @@ impl Reference {
 
     /// Connections that are checked for the queue: nobody waits for them alone.
     pub(super) fn checks(&self) -> usize {
-        let is_claimed = |id| self.loyal.iter().any(|waiter| waiter.wants == Some(id));
+        let is_claimed = |id| self.sticky.iter().any(|waiter| waiter.wants == Some(id));
         self.connections.iter().filter(|c| c.state == State::Checking && !is_claimed(c.id)).count()
     }
 
@@ -147,8 +147,8 @@ impl Reference {
             return free.iter().rev().min_by_key(shared).and_then(|&id| self.get(id)).cloned();
         }
         let id = match self.options.reuse {
-            Reuse::LastIn => free[last],
-            Reuse::FirstIn => free[0],
+            Reuse::Lifo => free[last],
+            Reuse::Fifo => free[0],
         };
         self.get(id).cloned()
     }

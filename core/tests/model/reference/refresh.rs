@@ -26,7 +26,7 @@ impl Reference {
                 let place = self.connections.iter().position(later).unwrap_or(self.connections.len());
                 self.connections.insert(place, connection);
                 self.note_sign_of_life(id);
-                self.serve_loyal(id);
+                self.serve_sticky(id);
             }
         }
         self.settle(Due::Spare);

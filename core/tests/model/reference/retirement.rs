@@ -3,7 +3,7 @@
 use super::{Connection, Due, Id, PoolState, Reason, Reference, State, TimeoutReason};
 
 impl Reference {
-    pub(super) fn retire_all(&mut self, over: u64) {
+    pub(super) fn replace_connections(&mut self, over: u64) {
         if self.state == PoolState::Closed {
             return;
         }
@@ -59,7 +59,7 @@ impl Reference {
 
     pub(crate) fn may_retire(&self) -> bool {
         let (pending, total) = (self.count(State::Pending), self.connections.len());
-        let least = if self.options.maintenance.is_some() { self.floor() } else { 0 };
+        let least = if self.options.maintenance.is_some() { self.min_pool_size() } else { 0 };
         let max = self.options.max_pool_size as usize;
         total - pending > least || (pending == 0 && max > 0 && total >= max)
     }

@@ -6,7 +6,7 @@ impl Reference {
     pub(super) fn renew_credential(&mut self) {
         if self.state != PoolState::Closed {
             self.outdated_until = self.created;
-            self.retire_all(0);
+            self.replace_connections(0);
             if std::mem::take(&mut self.population_failed) {
                 self.settle(Due::Permit);
             }

@@ -75,10 +75,10 @@ impl Reference {
         }
     }
 
-    /// Enough connections are being checked: the hottest that is free serves, if it needs no check.
+    /// Enough connections are being checked: the most recently used that is free serves, if it needs no check.
     fn proven_at_once(&self) -> Option<Id> {
-        let hottest = self.connections.iter().rfind(|c| c.state == State::Available && !self.is_held(c))?;
-        (self.perished(hottest).is_none() && !self.needs_check(hottest)).then_some(hottest.id)
+        let most_recent = self.connections.iter().rfind(|c| c.state == State::Available && !self.is_held(c))?;
+        (self.perished(most_recent).is_none() && !self.needs_check(most_recent)).then_some(most_recent.id)
     }
 
     pub(super) fn deliver(&mut self, waiter: Waiter, id: Id) {
@@ -145,8 +145,8 @@ impl Reference {
         while self.host_look().is_some_and(|(at, _)| at <= self.now) {
             let is_busy = self.count(State::InUse) > 0 || self.counts()[3] > 0 || !self.warm_ups.is_empty();
             let is_over = !is_busy && !self.host.is_busy && self.started == self.host.started;
-            let hottest = self.connections.iter().rfind(|c| c.state == State::Available).map(|c| c.since);
-            let since = hottest.filter(|_| !is_busy).unwrap_or(self.now).max(self.host.since);
+            let most_recent = self.connections.iter().rfind(|c| c.state == State::Available).map(|c| c.since);
+            let since = most_recent.filter(|_| !is_busy).unwrap_or(self.now).max(self.host.since);
             self.host = super::Host { started: self.started, since, is_busy, is_over };
             if is_over {
                 for id in self.ids(|c| c.state == State::Available) {
@@ -225,7 +225,7 @@ impl Reference {
     }
 
     pub(super) fn evict_by(&mut self, kind: Kind) {
-        self.end_loyalty();
+        self.end_sticky_waits();
         while let Some(&head) = self.waiters.first() {
             self.fail(head, kind);
         }
@@ -235,7 +235,7 @@ impl Reference {
     /// A waiter leaves the queue; the connection that it was the origin of stays.
     fn leave(&mut self, check_out: CheckOut) {
         self.waiters.retain(|waiter| waiter.check_out != check_out);
-        self.loyal.retain(|waiter| waiter.check_out != check_out);
+        self.sticky.retain(|waiter| waiter.check_out != check_out);
         let of_it = |c: &&mut Connection| c.state == State::Pending && c.check_out == Some(check_out);
         self.connections.iter_mut().filter(of_it).for_each(|c| c.check_out = None);
     }
@@ -365,24 +365,25 @@ impl Reference {
     pub(super) fn maintenance(&self) -> Option<(u64, TimeoutReason)> {
         let interval = self.options.maintenance?;
         let earliest = self.last_run.map_or(0, |last| last + interval);
-        let coldest = self.connections.iter().find(|c| c.state == State::Available);
+        let least_recent = self.connections.iter().find(|c| c.state == State::Available);
         if self.connections.iter().any(|c| c.state == State::Available && self.is_stale(c)) {
             Some((self.now, TimeoutReason::PruneStale))
         } else {
             let allowed_at = self.allowed_at().filter(|_| self.misses_connections() && self.has_room());
             let populate = allowed_at.map(|at| (earliest.max(at).max(self.now), TimeoutReason::Populate));
             // A nanosecond more than maxIdleTimeMS is longer than maxIdleTimeMS (CMAP-3).
-            let expiry = coldest.filter(|_| self.options.max_idle > 0).map(|c| c.since + self.options.max_idle + 1);
+            let expiry =
+                least_recent.filter(|_| self.options.max_idle > 0).map(|c| c.since + self.options.max_idle + 1);
             let prune = expiry.map(|at| (earliest.max(at), TimeoutReason::PruneIdle));
             populate.into_iter().chain(prune).min_by_key(|&(at, _)| at)
         }
     }
 
-    /// Closes perished connections: from the coldest on; stale ones of a service that lie between others, after that.
+    /// Closes perished connections: from the least recently used on; stale ones of a service that lie between others, after that.
     pub(super) fn prune(&mut self) {
         let available = |c: &Connection| c.state == State::Available;
-        let coldest = self.ids(available).into_iter().map_while(|id| Some((id, self.perished(self.get(id)?)?)));
-        for (id, reason) in coldest.collect::<Vec<_>>() {
+        let least_recent = self.ids(available).into_iter().map_while(|id| Some((id, self.perished(self.get(id)?)?)));
+        for (id, reason) in least_recent.collect::<Vec<_>>() {
             self.close(id, reason, None, true);
         }
         let mut stale = self.ids(|c| available(c) && self.is_stale(c));
@@ -400,12 +401,12 @@ impl Reference {
     }
 
     /// The connections that are kept up.
-    pub(super) fn floor(&self) -> usize {
+    pub(super) fn min_pool_size(&self) -> usize {
         if self.host.is_over { 0 } else { self.options.min_pool_size as usize }
     }
 
     fn misses_connections(&self) -> bool {
-        let (total, least) = (self.connections.len(), self.floor());
+        let (total, least) = (self.connections.len(), self.min_pool_size());
         let lacks_one = total < least || (total == least && self.wants_replacement());
         self.state == PoolState::Ready && lacks_one && self.has_permit_to_spare()
     }
@@ -422,7 +423,7 @@ impl Reference {
         };
         self.waiters
             .iter()
-            .chain(&self.loyal)
+            .chain(&self.sticky)
             .filter_map(deadline_of)
             .min_by_key(|&(at, waiter, _)| (at, waiter.check_out))
     }

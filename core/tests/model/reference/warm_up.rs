@@ -16,7 +16,7 @@ impl Reference {
     pub(super) fn warm_up(&mut self, connections: Option<u32>) -> u64 {
         self.use_host();
         self.warm_ups_begun += 1;
-        let wanted = connections.unwrap_or_else(|| self.floor() as u32);
+        let wanted = connections.unwrap_or_else(|| self.min_pool_size() as u32);
         let warm_up = WarmUp { number: self.warm_ups_begun, wanted };
         match self.unready() {
             Some(why) => self.end_warm_up(warm_up, why),

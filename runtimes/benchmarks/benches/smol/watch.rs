@@ -1,4 +1,4 @@
-//! What it costs a check-out and check-in that holders, histograms and slow uses are watched, in instructions (callgrind): the pair
+//! What it costs a check-out and check-in that holders, histograms and possible leaks are watched, in instructions (callgrind): the pair
 //! of `instructions.rs` beside the same pair of a client that watches, whose caller gives a label that was made before.
 //!
 //! A program of its own, because a second caller of the client's methods would change the compiler's inlining there. Divide by
@@ -24,7 +24,7 @@ const OPERATIONS: usize = 50;
 /// Instructions that a check-out/check-in pair may cost without.
 const PLAIN: u64 = 750;
 
-/// Instructions that it may cost with holders, labels, histograms and the watch for slow uses together.
+/// Instructions that it may cost with holders, labels, histograms and the watch for possible leaks together.
 const WATCHED: u64 = 2 * PLAIN;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -34,7 +34,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 enum Watch {
     Nothing,
     Holders,
-    SlowUses,
+    PossibleLeaks,
 }
 
 /// A client with one connection, which is available, and the label of its check-outs.
@@ -51,7 +51,7 @@ fn warm(watch: Watch) -> Warm {
     let builder = match watch {
         Watch::Nothing => builder,
         Watch::Holders => builder.watch_holders(true),
-        Watch::SlowUses => builder.slow_use_limit(HOUR),
+        Watch::PossibleLeaks => builder.leak_detection_threshold(HOUR),
     };
     let client = smol::block_on(async {
         let client = builder.build().await.unwrap();
@@ -87,7 +87,7 @@ fn limit(budget: u64) -> LibraryBenchmarkConfig {
 
 #[library_benchmark(config = limit(PLAIN))]
 #[bench::holders(warm(Watch::Nothing))]
-#[bench::slow_uses(warm(Watch::Nothing))]
+#[bench::possible_leaks(warm(Watch::Nothing))]
 fn plain(warm: Warm) -> Warm {
     pairs(&warm, OPERATIONS);
     warm
@@ -95,7 +95,7 @@ fn plain(warm: Warm) -> Warm {
 
 #[library_benchmark(config = limit(WATCHED))]
 #[bench::holders(warm(Watch::Holders))]
-#[bench::slow_uses(warm(Watch::SlowUses))]
+#[bench::possible_leaks(warm(Watch::PossibleLeaks))]
 fn watched(warm: Warm) -> Warm {
     pairs(&warm, OPERATIONS);
     warm

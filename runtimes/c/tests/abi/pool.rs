@@ -241,8 +241,8 @@ impl AbiPool {
         call!(cmap_pool_resize(self.0, now, limits.as_ptr().cast(), limits.len()))
     }
 
-    pub(crate) fn retire_all(&self, now: u64, over: u64) -> Result<(), Code> {
-        call!(cmap_pool_retire_all(self.0, now, over))
+    pub(crate) fn replace_connections(&self, now: u64, over: u64) -> Result<(), Code> {
+        call!(cmap_pool_replace_connections(self.0, now, over))
     }
 
     pub(crate) fn end_affinity(&self, now: u64, key: u64) -> Result<(), Code> {

@@ -56,7 +56,7 @@ pub(super) async fn run<R: Runtime, S>(
         let means =
             Means { session: session.lend(), connection: None, budget: Some(budget), makes_cursor: is_bulk_write };
         let ended = of_batch.carry_out(means).await;
-        session.take_back(ended.lent);
+        session.take_back(ended.borrowed);
         let (answer, failed) = match ended.result {
             Ok(answer) => (answer, None),
             Err(error) => match ended.answer {

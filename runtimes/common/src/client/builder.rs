@@ -17,7 +17,7 @@ use cmap_core::options::{ClientOptions, ConnectionStringError, TlsOptions, Warni
 use cmap_core::pool;
 use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::topology::seed_list::{PolledSeedList, SeedList};
-use cmap_core::topology::{self, FloorPolicy, Input, SizesByRole, TopologyOptions};
+use cmap_core::topology::{self, Input, MinPoolSizePolicy, SizesByRole, TopologyOptions};
 
 use super::connections::Connections;
 use super::warnings;
@@ -51,12 +51,12 @@ pub struct Builder<R: Runtime, T> {
     mechanism: Option<Arc<dyn SaslMechanism>>,
     token_callback: Option<TokenCallback>,
     reselect: bool,
-    floor_policy: FloorPolicy,
+    min_pool_size_policy: MinPoolSizePolicy,
     max_connections: u32,
     sizes_by_role: SizesByRole,
     command_events: bool,
     watches_holders: bool,
-    slow_use_limit: Option<Duration>,
+    leak_detection_threshold: Option<Duration>,
     server_filter: Option<ServerFilter>,
     names: Names,
     srv_host_filter: Option<HostFilter>,
@@ -88,12 +88,12 @@ impl<R: Runtime, T> Builder<R, T> {
             mechanism: None,
             token_callback: None,
             reselect: true,
-            floor_policy: FloorPolicy::Disabled,
+            min_pool_size_policy: MinPoolSizePolicy::Disabled,
             max_connections: 0,
             sizes_by_role: SizesByRole::default(),
             command_events: false,
             watches_holders: false,
-            slow_use_limit: None,
+            leak_detection_threshold: None,
             server_filter: None,
             names: Names::default(),
             srv_host_filter: None,
@@ -175,8 +175,8 @@ impl<R: Runtime, T> Builder<R, T> {
 
     /// Whether pools keep up more connections than minPoolSize, because another server's pool has more: so that the
     /// next primary has its connections before a failover. Default none. Only for clients.
-    pub fn floor_policy(mut self, policy: FloorPolicy) -> Self {
-        self.floor_policy = policy;
+    pub fn min_pool_size_policy(mut self, policy: MinPoolSizePolicy) -> Self {
+        self.min_pool_size_policy = policy;
         self
     }
 
@@ -275,13 +275,13 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
-    /// Tells of each use of a connection that lasts for longer than `limit`, once ([`Event::SlowUse`](crate::Event::SlowUse),
+    /// Tells of each use of a connection that lasts for longer than `limit`, once ([`Event::PossibleLeak`](crate::Event::PossibleLeak),
     /// and a record at level WARN): a leak, a command that takes long, or a connection that is kept between commands. The first
     /// byte of a reply begins the time anew, since it shows that the server works. It turns [`watch_holders`](Self::watch_holders)
     /// on, and [`Client::uses`](crate::Connections::uses) says what the uses of each label took. A limit of zero is an error of
     /// `build`. Default none.
-    pub fn slow_use_limit(mut self, limit: Duration) -> Self {
-        self.slow_use_limit = Some(limit);
+    pub fn leak_detection_threshold(mut self, limit: Duration) -> Self {
+        self.leak_detection_threshold = Some(limit);
         self
     }
 
@@ -318,12 +318,12 @@ impl<R: Runtime, T> Builder<R, T> {
             mechanism,
             token_callback,
             reselect,
-            floor_policy,
+            min_pool_size_policy,
             max_connections,
             sizes_by_role,
             command_events,
             watches_holders,
-            slow_use_limit,
+            leak_detection_threshold,
             server_filter,
             names,
             srv_host_filter,
@@ -332,9 +332,9 @@ impl<R: Runtime, T> Builder<R, T> {
             recorder,
             makes: _,
         } = self;
-        if slow_use_limit == Some(Duration::ZERO) {
+        if leak_detection_threshold == Some(Duration::ZERO) {
             return Err(ClientError::Unsupported {
-                option: "a slow_use_limit of zero",
+                option: "a leak_detection_threshold of zero",
                 remedy: "every use takes longer: name a time that a use should not take, or leave the limit out",
             });
         }
@@ -404,8 +404,9 @@ impl<R: Runtime, T> Builder<R, T> {
             command_defaults: CommandDefaults::of_client(&options),
             command_events,
             number: pool_number,
-            labels: (watches_holders || slow_use_limit.is_some()).then(|| Arc::new(Labels::new("(other labels)"))),
-            slow_use_limit,
+            labels: (watches_holders || leak_detection_threshold.is_some())
+                .then(|| Arc::new(Labels::new("(other labels)"))),
+            leak_detection_threshold,
             // CSOT-1: zero sets no limit.
             check_out_limit: without_zero(options.timeout),
             server_filter: server_filter.filter(|_| monitored == Monitored::ByClient),
@@ -420,7 +421,7 @@ impl<R: Runtime, T> Builder<R, T> {
             Monitored::ByClient => {
                 let mut topology_options = TopologyOptions::of_client(&options);
                 topology_options.reselect = reselect;
-                topology_options.floor_policy = floor_policy;
+                topology_options.min_pool_size_policy = min_pool_size_policy;
                 topology_options.max_connections = max_connections;
                 topology_options.sizes_by_role = sizes_by_role;
                 topology_options.polled_seed_list = polled_seed_list;

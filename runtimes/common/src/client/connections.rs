@@ -98,8 +98,8 @@ impl<R: Runtime> Connections<R> {
     // Connections that are there, and those to come.
 
     /// Sets new limits of the pool, or of a client's pools of all servers, also of those that join later. Waiters are served at once
-    /// where there is room now; where there are too many connections, the coldest available ones are closed, and those in use when they
-    /// come back (X-70). [`options`](Self::options) stay as they were given.
+    /// where there is room now; where there are too many connections, the least recently used available ones are closed, and those in use
+    /// when they come back (X-70). [`options`](Self::options) stay as they were given.
     ///
     /// ```
     /// use cmap_runtime::cmap_core::options::{PoolLimits, PoolOptionsError, PoolSizes, QueueDepth};
@@ -118,8 +118,8 @@ impl<R: Runtime> Connections<R> {
 
     /// Replaces all connections, those of each server evenly over a time: those in use when they come back, and never so
     /// many at once that fewer than minPoolSize are left. For new certificates, or after a balancer got another host.
-    pub fn retire_all(&self, over: Duration) {
-        self.driver().retire_all(over);
+    pub fn replace_connections(&self, over: Duration) {
+        self.driver().replace_connections(over);
     }
 
     /// Forgets which connection each server has for a key (X-85), which is not used any more. Check-outs of the key that wait for the
@@ -160,7 +160,7 @@ impl<R: Runtime> Connections<R> {
     // Users.
 
     /// Replaces the credential of all connections, without a failed operation (X-90): proves the new one by one connection of
-    /// its own, uses it for all connections yet to come, and lets those of the old one [retire](Self::retire_all) at once:
+    /// its own, uses it for all connections yet to come, and lets those of the old one [retire](Self::replace_connections) at once:
     /// those in use when they come back, and minPoolSize of them when their successors are there. `None` logs out: new
     /// connections have no user.
     ///
@@ -185,7 +185,7 @@ impl<R: Runtime> Connections<R> {
 
     /// Adds an identity: a user with a credential of their own, besides that of the options (X-91). Check-outs as this user say
     /// so: [`CheckOut::identity`]. All identities of a client share maxPoolSize and maxConnecting at each server: where there is
-    /// no room, the coldest available connection of another one is closed, and otherwise those who wait longest come first.
+    /// no room, the least recently used available connection of another one is closed, and otherwise those who wait longest come first.
     /// Nothing is asked of the server here: the first connection proves the credential. That a server refuses it is the error of
     /// the check-out that asked, and clears no pool (X-92).
     ///
@@ -242,7 +242,8 @@ impl<R: Runtime> Connections<R> {
     }
 
     /// What uses of connections took, by label, the slowest of them, and those that are not over; empty unless
-    /// [`Builder::slow_use_limit`](crate::Builder::slow_use_limit) is set (X-109). A client that is closed tells it to the log.
+    /// [`Builder::leak_detection_threshold`](crate::Builder::leak_detection_threshold) is set (X-109). A client that is closed tells it to
+    /// the log.
     pub fn uses(&self) -> UseReport {
         self.driver().uses()
     }

@@ -161,8 +161,8 @@ impl<R: Runtime> Client<R> {
     /// # Errors
     /// The system has no random bits for its id.
     pub fn start_session_with(&self, options: impl Into<SessionOptions>) -> Result<Session<R>, ClientError> {
-        let lent = self.sessions().take(self.driver()).ok_or(ClientError::NoRandomBits)?;
-        Ok(Session::new(self.clone(), lent, options.into()))
+        let borrowed = self.sessions().take(self.driver()).ok_or(ClientError::NoRandomBits)?;
+        Ok(Session::new(self.clone(), borrowed, options.into()))
     }
 
     /// Closes the client: available connections are closed, every waiter fails, and no connection is checked out any
@@ -234,7 +234,8 @@ impl<R: Runtime> Client<R> {
         self.warm_up_for(ServerSelector::Writable, connections, limit).await
     }
 
-    /// Has connections established to every server that suits `selector`: a read preference of [`Nearest`](cmap_core::options::ReadMode::Nearest) takes all.
+    /// Has connections established to every server that suits `selector`: a read preference of
+    /// [`Nearest`](cmap_core::options::ReadMode::Nearest) takes all.
     ///
     /// # Errors
     /// Those of [`warm_up`](Self::warm_up).

@@ -191,7 +191,7 @@ impl<R: Runtime> Connection<R> {
         match self.stage {
             Stage::MoreToCome => {}
             Stage::BetweenCommands => return Ok(None),
-            Stage::UnderWay => return Err(self.failed(CommandErrorKind::NotSent(NotSent::Broken))),
+            Stage::UnderWay => return Err(self.failed(CommandErrorKind::NotSent(NotSent::Errored))),
         }
         if let Err(kind) = self.receive_next().await {
             return Err(self.failed(kind));
@@ -207,7 +207,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     fn reply(&self) -> Result<Reply<'_>, CommandError> {
-        let reply = self.socket.as_ref().ok_or(CommandErrorKind::NotSent(NotSent::Broken)).and_then(|it| it.reply());
+        let reply = self.socket.as_ref().ok_or(CommandErrorKind::NotSent(NotSent::Errored)).and_then(|it| it.reply());
         reply.map(Reply::borrowed).map_err(|kind| self.failed(kind))
     }
 
@@ -334,14 +334,14 @@ impl<R: Runtime> Connection<R> {
         limit: Option<TimeLimit>,
         operation: Option<u64>,
     ) -> Result<(), CommandErrorKind> {
-        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
+        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Errored)) };
         match self.stage {
             Stage::BetweenCommands => {}
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
-            Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Broken)),
+            Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Errored)),
         }
-        let spares = self.driver.spares();
-        socket.prepare(command, spares)?;
+        let buffers = self.driver.buffers();
+        socket.prepare(command, buffers)?;
         self.stage = Stage::UnderWay;
         let is_followed = self.driver.follows_commands();
         let telling = is_followed.then(|| self.begin_following(command, operation)).flatten();
@@ -379,14 +379,14 @@ impl<R: Runtime> Connection<R> {
 
     /// Sends a command that is prepared, and reads its reply.
     async fn carry_out(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
-        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
-        let spares = self.driver.spares();
+        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Errored)) };
+        let buffers = self.driver.buffers();
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
         let (driver, handle) = (&self.driver, self.handle);
         let replies = || note_reply(driver, handle);
         let exchange = async {
-            socket.send(spares).await.map_err(CommandErrorKind::Network)?;
-            if command.acknowledged { socket.receive::<R>(spares, replies).await } else { Ok(()) }
+            socket.send(buffers).await.map_err(CommandErrorKind::Network)?;
+            if command.acknowledged { socket.receive::<R>(buffers, replies).await } else { Ok(()) }
         };
         limited(&self.driver, &address, &abort, limit, exchange).await?;
         if command.acknowledged {
@@ -428,18 +428,18 @@ impl<R: Runtime> Connection<R> {
     }
 
     async fn receive_within(&mut self, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
-        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
+        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Errored)) };
         self.stage = Stage::UnderWay;
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
         let (driver, handle) = (&self.driver, self.handle);
-        let receive = socket.receive::<R>(driver.spares(), || note_reply(driver, handle));
+        let receive = socket.receive::<R>(driver.buffers(), || note_reply(driver, handle));
         limited(&self.driver, &address, &abort, limit, receive).await?;
         self.end_reply()
     }
 
     /// A reply came: what does it say about the command, and of the server?
     fn end_reply(&mut self) -> Result<(), CommandErrorKind> {
-        let Some(socket) = self.socket.as_ref() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
+        let Some(socket) = self.socket.as_ref() else { return Err(CommandErrorKind::NotSent(NotSent::Errored)) };
         self.stage = self.stage_after_reply(socket);
         let reply = CommandReply::read(socket.reply()?);
         // What a reply says of the server counts whether or not the command succeeded (SDAM-13).
@@ -475,7 +475,7 @@ impl<R: Runtime> Connection<R> {
             Stage::BetweenCommands => Condition::Usable,
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
         };
-        socket.give_back(self.driver.spares());
+        socket.give_back(self.driver.buffers());
         self.driver.check_in(self.check_out, self.handle, socket, condition);
     }
 

@@ -77,7 +77,7 @@ impl<R: Runtime> Connection<R> {
             };
             progress = next.map_err(failed)?;
         }
-        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
+        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Errored)) };
         socket.token = used;
         self.stage = self.socket.as_ref().map_or(Stage::UnderWay, |socket| self.stage_after_reply(socket));
         Ok(())
@@ -90,9 +90,9 @@ impl<R: Runtime> Connection<R> {
         command: RawDocumentBuf,
         limit: Option<TimeLimit>,
     ) -> Result<RawDocumentBuf, CommandErrorKind> {
-        let broken = || CommandErrorKind::NotSent(NotSent::Broken);
+        let broken = || CommandErrorKind::NotSent(NotSent::Errored);
         let sent = Command::new(source, &command);
-        let prepared = self.socket.as_mut().ok_or_else(broken)?.prepare(&sent, self.driver.spares());
+        let prepared = self.socket.as_mut().ok_or_else(broken)?.prepare(&sent, self.driver.buffers());
         let ran = match prepared {
             Ok(()) => self.carry_out(&sent, limit).await,
             Err(error) => Err(error),
@@ -117,7 +117,7 @@ impl<R: Runtime> Connection<R> {
         tokens: &Arc<TokenCache>,
         limit: Option<TimeLimit>,
     ) -> Result<AccessToken, CommandErrorKind> {
-        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Broken)) };
+        let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Errored)) };
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
         let (slot, filler) = Slot::empty();
         let (tokens, clock) = (Arc::clone(tokens), self.driver.clock().clone());

@@ -1,4 +1,5 @@
-//! A change stream, whose cursor is opened again after an error that passes. [`cmap_core::change_stream`] decides; here is what carries it out.
+//! A change stream, whose cursor is opened again after an error that passes. [`cmap_core::change_stream`] decides; here is what carries it
+//! out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::server_cursor::{Fetched, Left, rest};
 use crate::error::{CheckOutError, CommandErrorKind, CursorError, OperationError, OperationErrorKind};
 use crate::operation::{Context, Means, Operation, Parts, SessionOf};
 use crate::runtime::Runtime;
-use crate::session::{Lent, Session};
+use crate::session::{Borrowed, Session};
 use crate::time::Budget;
 
 /// A change stream: its place, and what its cursor is opened with.
@@ -39,7 +40,7 @@ pub(super) struct Aggregate<R: Runtime> {
     /// How long to wait before it.
     rest: Duration,
     /// The implicit session.
-    lent: Option<Lent<R>>,
+    borrowed: Option<Borrowed<R>>,
     budget: Budget,
 }
 
@@ -63,11 +64,11 @@ impl<R: Runtime> Stream<R> {
     }
 
     /// The aggregate that opens it again, in the implicit session if it has one.
-    pub(super) fn resume(&mut self, lent: Option<Lent<R>>, budget: Budget) -> Aggregate<R> {
+    pub(super) fn resume(&mut self, borrowed: Option<Borrowed<R>>, budget: Budget) -> Aggregate<R> {
         let (command, rest) = self.machine.resume();
         // The server learns the time of an aggregate, though not that of a getMore (CSOT-21).
         let budget = Budget { is_told: true, ..budget };
-        Aggregate { source: Arc::clone(&self.source), command, rest, lent, budget }
+        Aggregate { source: Arc::clone(&self.source), command, rest, borrowed, budget }
     }
 
     /// For a step that begins now.
@@ -131,8 +132,8 @@ impl<R: Runtime> Source<R> {
         let means = Means { session, connection: None, budget: Some(budget), makes_cursor: true };
         let ended = operation.tagged(self.opening.tag).carry_out(means).await;
         match ended.result {
-            Err(error) => (Err(error), Left::Interrupted(ended.lent)),
-            Ok(answer) => match self.opening.open(answer, ended.lent) {
+            Err(error) => (Err(error), Left::Interrupted(ended.borrowed)),
+            Ok(answer) => match self.opening.open(answer, ended.borrowed) {
                 Ok((batch, left)) => (Ok(batch), left),
                 Err(error) => (Err(error.into()), Left::Interrupted(None)),
             },
@@ -147,17 +148,17 @@ impl<R: Runtime> Aggregate<R> {
 
     /// Runs it, in the user's session if there is one.
     pub(super) async fn run(self, session: Option<&mut Session<R>>) -> Fetched<R> {
-        let Self { source, command, rest: pause, lent, budget } = self;
+        let Self { source, command, rest: pause, borrowed, budget } = self;
         if !pause.is_zero() && rest(&source.opening.context, pause, budget).await.is_err() {
-            return (Err(OperationError::closed_before_it_began()), Left::Interrupted(lent));
+            return (Err(OperationError::closed_before_it_began()), Left::Interrupted(borrowed));
         }
-        let session = session.map_or(SessionOf::Implicit(lent), SessionOf::Explicit);
+        let session = session.map_or(SessionOf::Implicit(borrowed), SessionOf::Explicit);
         source.open(command, session, budget).await
     }
 
     /// It is not sent.
     pub(super) fn into_left(self) -> Left<R> {
-        Left::Interrupted(self.lent)
+        Left::Interrupted(self.borrowed)
     }
 }
 

@@ -9,7 +9,7 @@ use cmap_core::session::SessionId;
 
 use crate::runtime::Runtime;
 use crate::runtime::chores::Chore;
-use crate::session::Lent;
+use crate::session::Borrowed;
 
 /// The most cursors that one killCursors names.
 const MOST_IDS: usize = 1000;
@@ -25,7 +25,7 @@ pub(super) struct DoomedCursor<R: Runtime> {
     pub(super) id: i64,
     pub(super) namespace: DoomedNamespace,
     /// Its implicit session, which goes back when it has ended.
-    pub(super) lent: Option<Lent<R>>,
+    pub(super) borrowed: Option<Borrowed<R>>,
     /// How long its killCursors may take, and whether the server learns it.
     pub(super) limit: (Duration, bool),
     pub(super) _chore: Chore,

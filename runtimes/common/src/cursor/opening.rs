@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::error::{CursorError, OperationError};
 use crate::operation::{Answer, Context, InSession, Means, NoSession, Operation, SessionOf};
 use crate::runtime::Runtime;
-use crate::session::Lent;
+use crate::session::Borrowed;
 use crate::watch::Tag;
 
 /// The first server version whose getMore takes a comment: MongoDB 4.4.
@@ -193,7 +193,7 @@ async fn open<R: Runtime, S>(
     let (opening, session) = Opening::begin(&mut operation, options)?;
     let means = Means { session, connection: None, budget: Some(opening.time.first), makes_cursor: true };
     let ended = operation.carry_out(means).await;
-    let (batch, left) = opening.open(ended.result?, ended.lent)?;
+    let (batch, left) = opening.open(ended.result?, ended.borrowed)?;
     Ok((Reader::new(batch, left), opening.of_user))
 }
 
@@ -230,7 +230,11 @@ impl<R: Runtime> Opening<R> {
     }
 
     /// The command has succeeded: its documents, and the cursor.
-    pub(super) fn open(&self, answer: Answer<R>, lent: Option<Lent<R>>) -> Result<(Batch, Left<R>), CursorError> {
+    pub(super) fn open(
+        &self,
+        answer: Answer<R>,
+        borrowed: Option<Borrowed<R>>,
+    ) -> Result<(Batch, Left<R>), CursorError> {
         let Answer { reply, server, connection } = answer;
         let (batch, reply) = Batch::of(reply.into_document())?;
         if reply.id == 0 {
@@ -248,13 +252,13 @@ impl<R: Runtime> Opening<R> {
             collection: reply.collection,
             address: server.address,
             tag: self.tag,
-            lsid: self.of_user.or(lent.as_ref().map(Lent::id)),
+            lsid: self.of_user.or(borrowed.as_ref().map(Borrowed::id)),
             pinned: match connection {
                 Some(connection) if is_load_balanced => Pinned::To(Some(kept(connection))),
                 Some(_) => Pinned::Any,
                 None => Pinned::OfSession,
             },
-            lent,
+            borrowed,
             kind: self.kind,
             options,
             time: self.time,

@@ -10,7 +10,7 @@ use super::server_cursor::{Fetched, Left, ServerCursor};
 use crate::error::{CursorError, OperationError};
 use crate::operation::{Context, SessionOf};
 use crate::runtime::Runtime;
-use crate::session::{Lent, Session};
+use crate::session::{Borrowed, Session};
 use crate::time::Budget;
 
 /// The documents of a cursor that have not been read, and the cursor.
@@ -90,12 +90,12 @@ impl<R: Runtime> Reader<R> {
                 return Err(error.into());
             }
         }
-        let lent = match (self.left.take(), &self.stream) {
+        let borrowed = match (self.left.take(), &self.stream) {
             (Some(Left::Open(cursor)), _) => {
                 let budget = *self.budget.get_or_insert_with(|| cursor.time.iteration(&cursor.context));
                 return Ok(Some(Fetch::GetMore { cursor, budget, again: self.has_asked }));
             }
-            (Some(Left::Interrupted(lent)), Some(_)) => lent,
+            (Some(Left::Interrupted(borrowed)), Some(_)) => borrowed,
             // What was dropped may have brought documents, which come again behind the last one that was handed out.
             (None, Some(_)) => None,
             (None, None) => return Err(CursorError::CutOff.into()),
@@ -104,15 +104,15 @@ impl<R: Runtime> Reader<R> {
                 return Ok(None);
             }
         };
-        Ok(self.resume(lent).map(Fetch::Resume))
+        Ok(self.resume(borrowed).map(Fetch::Resume))
     }
 
     /// The aggregate that opens a change stream again.
-    fn resume(&mut self, lent: Option<Lent<R>>) -> Option<Box<Aggregate<R>>> {
+    fn resume(&mut self, borrowed: Option<Borrowed<R>>) -> Option<Box<Aggregate<R>>> {
         let stream = self.stream.as_mut()?;
         let budget = *self.budget.get_or_insert_with(|| stream.iteration());
         self.reopening = Reopening::UnderWay;
-        Some(Box::new(stream.resume(lent, budget)))
+        Some(Box::new(stream.resume(borrowed, budget)))
     }
 
     /// Goes on to the next document of the batch; returns whether there is one.

@@ -73,8 +73,8 @@ impl<R: Runtime> Reaper<R> {
         let limit = cursors.iter().map(|cursor| cursor.limit.0).min()?;
         let is_told = cursors.iter().any(|cursor| cursor.limit.1);
         // That of one of them stands for all: a server lets every session of a user end the user's cursors.
-        let lent = cursors.iter_mut().find_map(|cursor| cursor.lent.take());
-        let (ids, session) = (cursors.iter().map(|cursor| cursor.id), SessionOf::Implicit(lent));
+        let borrowed = cursors.iter_mut().find_map(|cursor| cursor.borrowed.take());
+        let (ids, session) = (cursors.iter().map(|cursor| cursor.id), SessionOf::Implicit(borrowed));
         let (limit, connection) = ((limit, is_told), Some(connection));
         let killing = kill(&self.context, &self.server, ids, &namespace, limit, session, connection);
         let Ended { result, connection, .. } = killing.await;

@@ -15,7 +15,7 @@ use super::time::CursorTime;
 use crate::error::OperationError;
 use crate::operation::{Answer, Context, SessionOf};
 use crate::runtime::Runtime;
-use crate::session::{Lent, Session};
+use crate::session::{Borrowed, Session};
 use crate::time::{Budget, Limit};
 use crate::watch::Tag;
 
@@ -42,19 +42,19 @@ impl<R: Runtime> Results<'_, R> {
         batches: &mut Batches,
     ) -> Result<(), OperationError> {
         let mut of_user = None;
-        let mut lent = None;
+        let mut borrowed = None;
         match session {
             SessionOf::Explicit(session) => of_user = Some(&mut **session),
-            SessionOf::Implicit(own) => lent = own.as_mut(),
+            SessionOf::Implicit(own) => borrowed = own.as_mut(),
         }
         // Of the copy it is not told whether it was cut off.
-        let copy = lent.as_deref_mut().map(|lent| (lent.send_id(), lent.copy()));
+        let copy = borrowed.as_deref_mut().map(|borrowed| (borrowed.send_id(), borrowed.copy()));
         let lsid = of_user.as_ref().map(|session| session.id()).or(copy.as_ref().map(|(id, _)| *id));
         let mut reader = self.open(answer, copy.map(|(_, copy)| copy), lsid)?;
         let read = read_all(&mut reader, of_user.as_deref_mut(), batches).await;
         reader.close(of_user).await;
-        if let Some(lent) = lent {
-            lent.end_command(read.is_err());
+        if let Some(borrowed) = borrowed {
+            borrowed.end_command(read.is_err());
         }
         read
     }
@@ -62,7 +62,7 @@ impl<R: Runtime> Results<'_, R> {
     fn open(
         self,
         answer: Answer<R>,
-        lent: Option<Lent<R>>,
+        borrowed: Option<Borrowed<R>>,
         lsid: Option<cmap_core::session::SessionId>,
     ) -> Result<Reader<R>, OperationError> {
         let Self { context, command, time: (budget, limit), tag } = self;
@@ -90,7 +90,7 @@ impl<R: Runtime> Results<'_, R> {
                 None => Pinned::OfSession,
             },
             context: Arc::clone(context),
-            lent,
+            borrowed,
             kind,
             options,
             time,

@@ -19,7 +19,7 @@ use crate::connection::Connection;
 use crate::error::{CommandErrorKind, CursorError, OperationError, OperationErrorKind};
 use crate::operation::{Answer, ClientClosed, Context, Means, Operation, SessionOf};
 use crate::runtime::Runtime;
-use crate::session::{Lent, Session};
+use crate::session::{Borrowed, Session};
 use crate::time::Budget;
 use crate::watch::Tag;
 
@@ -49,7 +49,7 @@ pub(super) struct ServerCursor<R: Runtime> {
     /// The connection that it keeps behind a load balancer, except during a getMore (LB-13).
     pub(super) pinned: Pinned<R>,
     /// Its implicit session, except during a getMore (SES-2).
-    pub(super) lent: Option<Lent<R>>,
+    pub(super) borrowed: Option<Borrowed<R>>,
     pub(super) lsid: Option<SessionId>,
     pub(super) kind: CursorKind,
     pub(super) options: CursorOptions,
@@ -75,7 +75,7 @@ pub(super) enum Left<R: Runtime> {
     /// It has failed. It is ended when it is dropped, and keeps its connection till then (LB-14).
     Failed(Box<ServerCursor<R>>),
     /// There is none at present: a change stream opens another one, in this implicit session if it has one (CS-14).
-    Interrupted(Option<Lent<R>>),
+    Interrupted(Option<Borrowed<R>>),
     /// The server has no more of it.
     Exhausted,
 }
@@ -111,7 +111,7 @@ impl<R: Runtime> ServerCursor<R> {
         let database = self.database.clone();
         let operation = Operation::new(&context, (database.as_str(), command)).on(self.selector()).tagged(self.tag);
         let ended = operation.carry_out(self.means(session, budget)).await;
-        self.lent = ended.lent;
+        self.borrowed = ended.borrowed;
         match ended.result {
             Ok(Answer { reply, connection, .. }) => self.go_on(reply.into_document(), connection),
             Err(error) => {
@@ -156,7 +156,7 @@ impl<R: Runtime> ServerCursor<R> {
     }
 
     fn means<'s>(&mut self, session: Option<&'s mut Session<R>>, budget: Budget) -> Means<'s, R> {
-        let session = session.map_or_else(|| SessionOf::Implicit(self.lent.take()), SessionOf::Explicit);
+        let session = session.map_or_else(|| SessionOf::Implicit(self.borrowed.take()), SessionOf::Explicit);
         let connection = match &mut self.pinned {
             Pinned::Any | Pinned::OfSession => None,
             Pinned::To(place) => place.take(),
@@ -235,8 +235,8 @@ impl<R: Runtime> ServerCursor<R> {
         if id == 0 {
             return None;
         }
-        let (context, lent) = (Arc::clone(&self.context), self.lent.take());
-        let namespace = self.namespace(self.lsid.filter(|_| lent.is_none()));
+        let (context, borrowed) = (Arc::clone(&self.context), self.borrowed.take());
+        let namespace = self.namespace(self.lsid.filter(|_| borrowed.is_none()));
         let (limit, chore) = (self.time.refreshed(&context, PATIENCE), context.chores.begin());
         let number = chore.number();
         match pinned {
@@ -244,13 +244,13 @@ impl<R: Runtime> ServerCursor<R> {
                 reaper::end_on_server(
                     &context,
                     &self.address,
-                    DoomedCursor { id, namespace, lent, limit, _chore: chore },
+                    DoomedCursor { id, namespace, borrowed, limit, _chore: chore },
                 );
             }
             // The end of the transaction ends it, or the end of its connection.
             Pinned::OfSession | Pinned::To(None) => {}
             Pinned::To(connection) => {
-                let (address, session) = (Arc::clone(&self.address), SessionOf::Implicit(lent));
+                let (address, session) = (Arc::clone(&self.address), SessionOf::Implicit(borrowed));
                 let killing = async move {
                     let _ = reaper::kill(&context, &address, [id], &namespace, limit, session, connection).await;
                     drop(chore);
@@ -262,13 +262,13 @@ impl<R: Runtime> ServerCursor<R> {
     }
 
     /// Ends it in the background; returns its implicit session, which goes on without it.
-    pub(super) fn leave(mut self: Box<Self>) -> Option<Lent<R>> {
-        let lent = self.lent.take();
-        if lent.is_some() {
+    pub(super) fn leave(mut self: Box<Self>) -> Option<Borrowed<R>> {
+        let borrowed = self.borrowed.take();
+        if borrowed.is_some() {
             // Any session of a user ends the cursors of that user.
             self.lsid = None;
         }
-        lent
+        borrowed
     }
 
     fn namespace(&self, of_user: Option<SessionId>) -> DoomedNamespace {

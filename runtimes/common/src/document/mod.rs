@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn a_command_is_written_in_any_of_its_forms() {
         let ping = rawdoc! { "ping": 1 };
-        let lent: &RawDocument = &ping;
+        let borrowed: &RawDocument = &ping;
 
         for written in [
             command(Ping { ping: 1 }.as_command()),
@@ -272,11 +272,14 @@ mod tests {
             command(&doc! { "ping": 1 }),
             command(ping.clone()),
             command(&ping),
-            command(lent),
+            command(borrowed),
         ] {
             assert_eq!(written, ping);
         }
-        assert!(matches!(lent.into_command(), Ok(Cow::Borrowed(same)) if std::ptr::eq(same, lent)), "it is not copied");
+        assert!(
+            matches!(borrowed.into_command(), Ok(Cow::Borrowed(same)) if std::ptr::eq(same, borrowed)),
+            "it is not copied"
+        );
     }
 
     impl Ping {

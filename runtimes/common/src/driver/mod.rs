@@ -84,7 +84,7 @@ use crate::runtime::Runtime;
 use crate::runtime::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::socket::Socket;
 use crate::socket::abort::AbortReason;
-use crate::socket::spares::SharedSpares;
+use crate::socket::buffer_pool::SharedBufferPool;
 use crate::time::{Clock, Limit, TimeLimit};
 
 pub(crate) struct Driver<R: Runtime> {
@@ -98,7 +98,7 @@ pub(crate) struct Driver<R: Runtime> {
     check_out_limit: Option<Duration>,
     follows_commands: bool,
     /// What large messages and compression borrow from. The state's lock has no part in it.
-    spares: SharedSpares,
+    buffers: SharedBufferPool,
     state: Mutex<State<R>>,
     #[cfg(feature = "trace")]
     pub(crate) trigger: std::sync::OnceLock<Arc<crate::recording::Trigger<R>>>,
@@ -141,7 +141,7 @@ impl<R: Runtime> Driver<R> {
             settings,
             listeners,
             alarm: Arc::default(),
-            spares: SharedSpares::default(),
+            buffers: SharedBufferPool::default(),
             state: Mutex::new(state),
             #[cfg(feature = "trace")]
             trigger: std::sync::OnceLock::new(),
@@ -179,7 +179,7 @@ impl<R: Runtime> Driver<R> {
         state.machine.call(now, Input::ObserveSelections(selection_detail), None);
         let expired = state.deadlines.expire(now);
         state.machine.call(now, Input::Timeout, None);
-        state.tell_slow_uses(now);
+        state.tell_possible_leaks(now);
         state.drain(now, None, &mut work);
         let next = state.arm_timer();
         drop(state);
@@ -231,8 +231,8 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Ends the lives of all connections over a time.
-    pub(crate) fn retire_all(self: &Arc<Self>, over: Duration) {
-        self.call(Input::RetireAll(over));
+    pub(crate) fn replace_connections(self: &Arc<Self>, over: Duration) {
+        self.call(Input::ReplaceConnections(over));
     }
 
     /// Lets all pools forget the connection of a key.
@@ -392,8 +392,8 @@ impl<R: Runtime> Driver<R> {
         &self.clock
     }
 
-    pub(crate) fn spares(&self) -> &SharedSpares {
-        &self.spares
+    pub(crate) fn buffers(&self) -> &SharedBufferPool {
+        &self.buffers
     }
 
     fn alarm(&self) -> Arc<Alarm> {

@@ -20,7 +20,7 @@ use crate::error::{CommandErrorKind, RuntimeGone};
 use crate::establish::Requester;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
-use crate::socket::spares::SharedSpares;
+use crate::socket::buffer_pool::SharedBufferPool;
 
 /// A connection that is to be refreshed.
 pub(super) struct Refresh<R: Runtime> {
@@ -84,10 +84,10 @@ async fn ping<R: Runtime>(mut socket: Box<Socket<R::Stream>>) -> Result<Box<Sock
 
 async fn exchange<R: Runtime>(socket: &mut Socket<R::Stream>) -> Result<(), CommandErrorKind> {
     // So little needs no spare memory of the client's.
-    let spares = SharedSpares::default();
-    socket.prepare(&Command::new("admin", &rawdoc! { "ping": 1 }), &spares)?;
-    socket.send(&spares).await.map_err(CommandErrorKind::Network)?;
-    socket.receive::<R>(&spares, || {}).await
+    let buffers = SharedBufferPool::default();
+    socket.prepare(&Command::new("admin", &rawdoc! { "ping": 1 }), &buffers)?;
+    socket.send(&buffers).await.map_err(CommandErrorKind::Network)?;
+    socket.receive::<R>(&buffers, || {}).await
 }
 
 fn failure(kind: &CommandErrorKind) -> OperationError {

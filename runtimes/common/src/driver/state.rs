@@ -80,7 +80,7 @@ pub(crate) struct Activity {
     pub(crate) server_connection_id: Option<i64>,
     /// The last command, where commands are noted.
     pub(crate) command: Option<NotedCommand>,
-    /// When a reply began last, where slow uses are watched.
+    /// When a reply began last, where possible leaks are watched.
     pub(crate) replied: Option<Instant>,
     /// The last use that was reported as slow.
     pub(crate) told: Option<CheckOutId>,
@@ -110,7 +110,7 @@ impl<R: Runtime> State<R> {
             members.insert(id, Member::new(id, address, &settings, None));
         }
         let labels = settings.labels.as_ref().map(Arc::clone);
-        let watch = labels.map(|labels| Box::new(Watch::new(labels, settings.slow_use_limit)));
+        let watch = labels.map(|labels| Box::new(Watch::new(labels, settings.leak_detection_threshold)));
         machine.call(machine.now(), Input::RecordDurations(settings.labels.is_some()), None);
         Self {
             machine,

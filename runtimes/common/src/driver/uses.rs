@@ -13,13 +13,13 @@ use super::Driver;
 use super::state::State;
 use crate::events::Event;
 use crate::runtime::Runtime;
-use crate::watch::{LabelId, NotedUse, PastUse, Place, SlowUse, Tag, UseReport};
+use crate::watch::{LabelId, NotedUse, PastUse, Place, PossibleLeak, Tag, UseReport};
 
 impl<R: Runtime> Driver<R> {
-    /// Whether slow uses are reported.
+    /// Whether possible leaks are reported.
     #[inline]
     pub(crate) fn watches_uses(&self) -> bool {
-        self.settings.slow_use_limit.is_some()
+        self.settings.leak_detection_threshold.is_some()
     }
 
     /// The first byte of a reply has come.
@@ -57,7 +57,7 @@ impl<R: Runtime> Driver<R> {
 }
 
 impl<R: Runtime> State<R> {
-    /// When to look for slow uses.
+    /// When to look for possible leaks.
     #[inline]
     pub(super) fn next_look(&self) -> Option<Instant> {
         self.watch.as_ref()?.uses.as_ref()?.next_look
@@ -69,7 +69,7 @@ impl<R: Runtime> State<R> {
     }
 
     /// Tells of the uses that have become slow.
-    pub(super) fn tell_slow_uses(&mut self, now: Instant) {
+    pub(super) fn tell_possible_leaks(&mut self, now: Instant) {
         if self.next_look().is_none_or(|at| at > now) {
             return;
         }
@@ -101,7 +101,7 @@ impl<R: Runtime> State<R> {
                 activity.told = Some(held.check_out);
             }
             let address = Arc::clone(&holder.address);
-            self.events.push(&address, Event::SlowUse(Arc::new(SlowUse { limit, holder })));
+            self.events.push(&address, Event::PossibleLeak(Arc::new(PossibleLeak { limit, holder })));
         }
         if let Some(uses) = self.watch.as_mut().and_then(|watch| watch.uses.as_mut()) {
             uses.next_look = is_busy.then_some(next);

@@ -87,7 +87,7 @@ pub(crate) struct Settings<R: Runtime> {
     /// The labels of check-outs, where it is noted who holds connections.
     pub(crate) labels: Option<Arc<Labels>>,
     /// How long a use may last before it is reported.
-    pub(crate) slow_use_limit: Option<Duration>,
+    pub(crate) leak_detection_threshold: Option<Duration>,
     /// The longest wait of a check-out for which its caller sets none.
     pub(crate) check_out_limit: Option<Duration>,
     /// The user's choice among suitable servers.

@@ -6,7 +6,7 @@ pub use cmap_core::pool::Event as PoolEvent;
 pub use cmap_core::server::{CommandEvent, ServerEvent};
 pub use cmap_core::topology::{SelectionEvent, TopologyEvent};
 
-use crate::watch::SlowUse;
+use crate::watch::PossibleLeak;
 
 /// Something that happened, in the past tense.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +22,8 @@ pub enum Event {
     Command(Arc<CommandEvent>),
     /// To the selection of a server (SEL-42); only if [asked for](crate::Builder::observe_selections).
     Selection(SelectionEvent),
-    /// A connection has been used for longer than [`Builder::slow_use_limit`](crate::Builder::slow_use_limit).
-    SlowUse(Arc<SlowUse>),
+    /// A connection has been used for longer than [`Builder::leak_detection_threshold`](crate::Builder::leak_detection_threshold).
+    PossibleLeak(Arc<PossibleLeak>),
     /// The number of events that happened here and were not kept, because a handler is too slow. A subscription yields
     /// [`Notice::Lost`](crate::Notice::Lost) instead.
     Lost(u64),
@@ -38,7 +38,7 @@ impl Event {
             Self::Topology(event) => event.name(),
             Self::Command(event) => event.name(),
             Self::Selection(event) => event.name(),
-            Self::SlowUse(_) => "SlowUse",
+            Self::PossibleLeak(_) => "PossibleLeak",
             Self::Lost(_) => "EventsLost",
         }
     }

@@ -147,7 +147,7 @@ impl Log {
                     serverConnectionId serviceId command durationMS reply failure
                 ]);
             }
-            Event::SlowUse(slow) => {
+            Event::PossibleLeak(slow) => {
                 let holder = &slow.holder;
                 tracing::warn!(
                     target: CONNECTION,

@@ -97,7 +97,7 @@ impl Tape {
             | Event::Topology(_)
             | Event::Selection(_)
             | Event::Command(_)
-            | Event::SlowUse(_) => Notice::Event { event: event.clone(), server: Arc::clone(server) },
+            | Event::PossibleLeak(_) => Notice::Event { event: event.clone(), server: Arc::clone(server) },
         };
         let reader = {
             let mut state = self.lock();

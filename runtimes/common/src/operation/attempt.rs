@@ -21,7 +21,7 @@ use crate::driver::Driver;
 use crate::error::{CommandError, OperationErrorKind};
 use crate::runtime::Runtime;
 use crate::runtime::chores::Chores;
-use crate::session::{Lent, Sessions};
+use crate::session::{Borrowed, Sessions};
 use crate::socket::cursor_duty::CursorDuty;
 use crate::time::Budget;
 use crate::watch::Tag;
@@ -114,7 +114,7 @@ impl<R: Runtime> Attempt<'_, R> {
         command.sequences = sequences.as_deref().unwrap_or(command.sequences);
         let limit = self.budget.command_limit(self.driver.clock().runtime(), self.driver.command_limit());
         if let Some(chores) = self.cursor_duty {
-            let session = self.lent().map(|lent| lent.id());
+            let session = self.borrowed().map(|borrowed| borrowed.id());
             connection.set_cursor_duty(Some(CursorDuty { chores: Arc::clone(chores), session }));
         }
         let ran = match connection.exchange_as_it_is(&command, limit, Some(self.number)).await {
@@ -215,19 +215,19 @@ impl<R: Runtime> Attempt<'_, R> {
     /// transaction has its own (TXN-2).
     fn number_for(&mut self, retry: &mut Retry, server: Peer) -> Result<Option<i64>, Attempted<R>> {
         if self.part.is_some() {
-            self.transaction_number = self.lent().map(|lent| lent.transaction_number());
+            self.transaction_number = self.borrowed().map(|borrowed| borrowed.transaction_number());
             // It is the server's to refuse.
             let _ = retry.begin(true);
             return Ok(self.transaction_number);
         }
         // A command with a number of its own is its caller's to repeat.
-        let has_session = self.lent().is_some() && !self.outline.has(ClientField::SessionId);
+        let has_session = self.borrowed().is_some() && !self.outline.has(ClientField::SessionId);
         match retry.begin(has_session && server.has_transaction_numbers()) {
             Numbering::Refused => Err(Attempted::Refused),
             Numbering::None => Ok(None),
             Numbering::Numbered => {
                 if self.transaction_number.is_none() {
-                    self.transaction_number = self.lent().and_then(Lent::next_transaction_number);
+                    self.transaction_number = self.borrowed().and_then(Borrowed::next_transaction_number);
                 }
                 Ok(self.transaction_number)
             }
@@ -299,26 +299,26 @@ impl<R: Runtime> Attempt<'_, R> {
             SessionOf::Explicit(session) if !session.suits(server.max_wire_version) => {
                 Err(OperationErrorKind::NoSnapshots)
             }
-            SessionOf::Implicit(lent)
-                if lent.is_none() && server.has_sessions && takes_session(&self.command, &self.outline) =>
+            SessionOf::Implicit(borrowed)
+                if borrowed.is_none() && server.has_sessions && takes_session(&self.command, &self.outline) =>
             {
-                *lent = self.sessions.take(self.driver);
+                *borrowed = self.sessions.take(self.driver);
                 Ok(())
             }
             SessionOf::Explicit(_) | SessionOf::Implicit(_) => Ok(()),
         }
     }
 
-    fn lent(&mut self) -> Option<&mut Lent<R>> {
+    fn borrowed(&mut self) -> Option<&mut Borrowed<R>> {
         match &mut self.session {
-            SessionOf::Implicit(lent) => lent.as_mut(),
-            SessionOf::Explicit(session) => Some(&mut session.lent),
+            SessionOf::Implicit(borrowed) => borrowed.as_mut(),
+            SessionOf::Explicit(session) => Some(&mut session.borrowed),
         }
     }
 
     fn compose(&mut self, server: Peer, number: Option<i64>, is_first: bool) -> Composed {
         let sends_session = server.has_sessions && takes_session(&self.command, &self.outline);
-        let lsid = if sends_session { self.lent().map(Lent::send_id) } else { None };
+        let lsid = if sends_session { self.borrowed().map(Borrowed::send_id) } else { None };
         let session = match &self.session {
             SessionOf::Explicit(session) => Some(&**session),
             SessionOf::Implicit(_) => None,
@@ -341,8 +341,8 @@ impl<R: Runtime> Attempt<'_, R> {
 
     /// What the reply says about time counts whether or not the command succeeded (SES-13).
     fn end_command(&mut self, connection: &Connection<R>, error: Option<&CommandError>) {
-        if let Some(lent) = self.lent() {
-            lent.end_command(error.is_some_and(failure::is_of_network));
+        if let Some(borrowed) = self.borrowed() {
+            borrowed.end_command(error.is_some_and(failure::is_of_network));
         }
         if error.is_none_or(failure::has_reply)
             && let Some(reply) = connection.last_reply()

@@ -41,7 +41,7 @@ use crate::document::{IntoRequest, Reply, Request};
 use crate::driver::Driver;
 use crate::error::{OperationError, OperationErrorKind};
 use crate::runtime::Runtime;
-use crate::session::{Lent, Session};
+use crate::session::{Borrowed, Session};
 use crate::time::{Budget, Limit, SetBy};
 use crate::watch::{Label, Tag};
 
@@ -96,7 +96,7 @@ pub enum InSession {}
 /// The session of an operation.
 pub(crate) enum SessionOf<'a, R: Runtime> {
     /// One of its own, once it has a connection to a server that has sessions (SES-2).
-    Implicit(Option<Lent<R>>),
+    Implicit(Option<Borrowed<R>>),
     /// Its user's.
     Explicit(&'a mut Session<R>),
 }
@@ -125,7 +125,7 @@ pub(crate) struct Parts {
 pub(crate) struct Ended<R: Runtime> {
     pub(crate) result: Result<Answer<R>, OperationError>,
     /// The implicit session.
-    pub(crate) lent: Option<Lent<R>>,
+    pub(crate) borrowed: Option<Borrowed<R>>,
     /// The connection that a failed operation had to keep to.
     pub(crate) connection: Option<Connection<R>>,
     /// What the server has answered to a batch that failed in part.
@@ -350,7 +350,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             Err(error) => return Ended::before_it_began(means, OperationError::unwritable(error)),
         };
         if let SessionOf::Explicit(session) = &means.session
-            && !session.lent.is_of(sessions)
+            && !session.borrowed.is_of(sessions)
         {
             return Ended::before_it_began(means, OperationError::foreign_session());
         }
@@ -427,11 +427,11 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             named: driver.tells_selections().then(|| named(command.body, number)),
         };
         let result = attempt.make_all(&mut retry, &context.pauses).await;
-        let lent = match attempt.session {
-            SessionOf::Implicit(lent) => lent,
+        let borrowed = match attempt.session {
+            SessionOf::Implicit(borrowed) => borrowed,
             SessionOf::Explicit(_) => None,
         };
-        Ended { result, lent, connection: attempt.pinned, answer: attempt.answer }
+        Ended { result, borrowed, connection: attempt.pinned, answer: attempt.answer }
     }
 }
 
@@ -439,15 +439,15 @@ impl<'a, R: Runtime> SessionOf<'a, R> {
     /// It, for one of several operations.
     pub(crate) fn lend(&mut self) -> SessionOf<'_, R> {
         match self {
-            Self::Implicit(lent) => SessionOf::Implicit(lent.take()),
+            Self::Implicit(borrowed) => SessionOf::Implicit(borrowed.take()),
             Self::Explicit(session) => SessionOf::Explicit(session),
         }
     }
 
     /// Takes the implicit session back that was lent.
-    pub(crate) fn take_back(&mut self, back: Option<Lent<R>>) {
-        if let Self::Implicit(lent) = self {
-            *lent = back;
+    pub(crate) fn take_back(&mut self, back: Option<Borrowed<R>>) {
+        if let Self::Implicit(borrowed) = self {
+            *borrowed = back;
         }
     }
 
@@ -471,11 +471,11 @@ impl<'a, R: Runtime> Means<'a, R> {
 
 impl<R: Runtime> Ended<R> {
     fn before_it_began(means: Means<'_, R>, error: OperationError) -> Self {
-        let lent = match means.session {
-            SessionOf::Implicit(lent) => lent,
+        let borrowed = match means.session {
+            SessionOf::Implicit(borrowed) => borrowed,
             SessionOf::Explicit(_) => None,
         };
-        Self { result: Err(error), lent, connection: means.connection, answer: None }
+        Self { result: Err(error), borrowed, connection: means.connection, answer: None }
     }
 }
 

@@ -21,7 +21,7 @@ enum Stage<T> {
     Begun,
     Done(T),
     /// One of the sides has gone.
-    Broken,
+    Errored,
 }
 
 /// Both ends.
@@ -41,7 +41,7 @@ impl<T> Promise<T> {
     /// Hands it over; drops it, if nobody wants it any more.
     pub(super) fn fulfil(self, value: T) {
         let mut state = lock(&self.0);
-        let unwanted = if matches!(state.stage, Stage::Broken) {
+        let unwanted = if matches!(state.stage, Stage::Errored) {
             Some(value)
         } else {
             state.stage = Stage::Done(value);
@@ -53,13 +53,13 @@ impl<T> Promise<T> {
     }
 
     pub(super) fn is_unwanted(&self) -> bool {
-        matches!(lock(&self.0).stage, Stage::Broken)
+        matches!(lock(&self.0).stage, Stage::Errored)
     }
 
     /// Ends when nobody wants it any more.
     pub(super) fn poll_unwanted(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = lock(&self.0);
-        if matches!(state.stage, Stage::Broken) {
+        if matches!(state.stage, Stage::Errored) {
             return Poll::Ready(());
         }
         state.promiser = Some(cx.waker().clone());
@@ -76,9 +76,9 @@ impl<T> Claim<T> {
     /// What is handed over; `None` if there will be nothing.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<Option<T>> {
         let mut state = lock(&self.0);
-        match std::mem::replace(&mut state.stage, Stage::Broken) {
+        match std::mem::replace(&mut state.stage, Stage::Errored) {
             Stage::Done(value) => Poll::Ready(Some(value)),
-            Stage::Broken => Poll::Ready(None),
+            Stage::Errored => Poll::Ready(None),
             pending @ (Stage::Waiting | Stage::Begun) => {
                 state.stage = pending;
                 state.claimant = Some(cx.waker().clone());
@@ -92,7 +92,7 @@ impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         let mut state = lock(&self.0);
         if matches!(state.stage, Stage::Waiting | Stage::Begun) {
-            state.stage = Stage::Broken;
+            state.stage = Stage::Errored;
         }
         let waker = state.claimant.take();
         drop(state);
@@ -103,7 +103,7 @@ impl<T> Drop for Promise<T> {
 impl<T> Drop for Claim<T> {
     fn drop(&mut self) {
         let mut state = lock(&self.0);
-        let unclaimed = std::mem::replace(&mut state.stage, Stage::Broken);
+        let unclaimed = std::mem::replace(&mut state.stage, Stage::Errored);
         let (waker, own) = (state.promiser.take(), state.claimant.take());
         drop(state);
         drop((unclaimed, own));

@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex};
 
 use atomic_waker::AtomicWaker;
 use cmap_core::address::ServerAddress;
-use cmap_core::reverse::Lot;
+use cmap_core::reverse::IdleTunnels;
 use rustls::ServerConfig;
 
 pub use self::error::{BindError, SocketEnded};
@@ -116,7 +116,7 @@ impl<R: Runtime> ReverseListener<R> {
             wanted: options.wanted.min(options.limits.max_parked),
             teller: teller::Teller::new(options.handler),
             address,
-            state: Mutex::new(State::new(Lot::new(options.limits, options.wanted))),
+            state: Mutex::new(State::new(IdleTunnels::new(options.limits, options.wanted))),
             acceptor: AtomicWaker::new(),
         });
         runtime.spawn(accepting::run(Arc::clone(&shared), listener));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::options::Secret;
-use cmap_core::reverse::{LotOptions, Tokens};
+use cmap_core::reverse::{IdleTunnelOptions, Tokens};
 
 use super::event::ReverseEvent;
 
@@ -33,7 +33,7 @@ pub struct ReverseOptions {
     /// two connections at a time, and two for its monitor. No more are asked for than `limits.max_parked`.
     pub wanted: u16,
     /// How many sockets may be parked, and on their way to it.
-    pub limits: LotOptions,
+    pub limits: IdleTunnelOptions,
     pub(super) handler: Option<Handler>,
 }
 
@@ -60,7 +60,7 @@ impl ReverseOptions {
             authorities: None,
             keep_alive: Duration::from_secs(10),
             wanted: 4,
-            limits: LotOptions::default(),
+            limits: IdleTunnelOptions::default(),
             handler: None,
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use cmap_core::address::ServerAddress;
-use cmap_core::reverse::{BootId, Lot, NotParked, Refusal, SocketId, StartFailure, Taken, Tokens, TurnedAway};
+use cmap_core::reverse::{BootId, IdleTunnels, NotParked, Refusal, SocketId, StartFailure, Taken, Tokens, TurnedAway};
 use cmap_core::time::Instant;
 use rustls::ServerConfig;
 
@@ -45,7 +45,7 @@ pub(super) struct Shared<R: Runtime> {
 }
 
 pub(super) struct State<S> {
-    lot: Lot,
+    tunnels: IdleTunnels,
     last_socket: u64,
     /// Those that are accepted, and not connections yet.
     sockets: BTreeMap<SocketId, Arc<Orders<S>>>,
@@ -67,9 +67,9 @@ pub(super) enum Turn {
 }
 
 impl<S> State<S> {
-    pub(super) fn new(lot: Lot) -> Self {
+    pub(super) fn new(tunnels: IdleTunnels) -> Self {
         let (sockets, waiting) = (BTreeMap::new(), BTreeMap::new());
-        Self { lot, last_socket: 0, sockets, waiting, is_closed: false }
+        Self { tunnels, last_socket: 0, sockets, waiting, is_closed: false }
     }
 
     /// Gives the sockets of `member` to the dialers that wait for them.
@@ -78,7 +78,7 @@ impl<S> State<S> {
         queue.retain(|promise| !promise.is_unwanted());
         while !queue.is_empty() {
             let waiting = u16::try_from(queue.len()).unwrap_or(u16::MAX);
-            let Some(Taken { socket, demand }) = self.lot.take(now, member, waiting) else { return };
+            let Some(Taken { socket, demand }) = self.tunnels.take(now, member, waiting) else { return };
             if let Some(orders) = self.sockets.get(&socket)
                 && let Some(promise) = queue.pop_front()
             {
@@ -106,7 +106,7 @@ impl<R: Runtime> Shared<R> {
     pub(super) fn admit(&self, from: SocketAddr) -> Result<Admitted<R::Stream>, TurnedAway> {
         let now = self.clock.now();
         let mut state = self.lock();
-        state.lot.accept(now, counted(from))?;
+        state.tunnels.accept(now, counted(from))?;
         state.last_socket += 1;
         let (socket, orders) = (SocketId(state.last_socket), Arc::new(Orders::default()));
         if state.is_closed {
@@ -131,7 +131,7 @@ impl<R: Runtime> Shared<R> {
         let now = self.clock.now();
         let mut wakers = Vec::new();
         let mut state = self.lock();
-        let leaving = state.lot.park(now, socket, counted(from), member.clone(), boot)?;
+        let leaving = state.tunnels.park(now, socket, counted(from), member.clone(), boot)?;
         for orders in leaving.iter().filter_map(|socket| state.sockets.get(socket)) {
             wakers.extend(orders.give(Order::Leave));
         }
@@ -145,7 +145,7 @@ impl<R: Runtime> Shared<R> {
     pub(super) fn release(&self, socket: SocketId, member: &ServerAddress) {
         let now = self.clock.now();
         let mut state = self.lock();
-        state.lot.remove(now, member, socket);
+        state.tunnels.remove(now, member, socket);
         state.sockets.remove(&socket);
     }
 
@@ -153,7 +153,7 @@ impl<R: Runtime> Shared<R> {
     pub(super) fn dismiss(&self, socket: SocketId, from: SocketAddr, ended: NotParked) {
         let now = self.clock.now();
         let mut state = self.lock();
-        state.lot.end_greeting(now, counted(from), ended);
+        state.tunnels.end_greeting(now, counted(from), ended);
         state.sockets.remove(&socket);
     }
 
@@ -169,7 +169,7 @@ impl<R: Runtime> Shared<R> {
         if state.is_closed {
             return Err(Closed);
         }
-        state.lot.ask_for(now, member);
+        state.tunnels.ask_for(now, member);
         let waiting = state.waiting.entry(member.clone()).or_default();
         match turn {
             Turn::Last => waiting.push_back(promise),
@@ -188,12 +188,12 @@ impl<R: Runtime> Shared<R> {
 
     /// The members for which agents have spoken, and how many sockets are parked for each.
     pub(super) fn members(&self) -> Vec<(ServerAddress, usize)> {
-        self.lock().lot.members().map(|(member, parked)| (member.clone(), parked)).collect()
+        self.lock().tunnels.members().map(|(member, parked)| (member.clone(), parked)).collect()
     }
 
     /// Sockets that are accepted and not parked yet.
     pub(super) fn greeting(&self) -> u32 {
-        self.lock().lot.greeting()
+        self.lock().tunnels.greeting()
     }
 
     /// Ends it: a message tells agents, dialers that wait get nothing, and no socket is accepted any more.
@@ -229,13 +229,13 @@ fn counted(from: SocketAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use cmap_core::reverse::LotOptions;
+    use cmap_core::reverse::IdleTunnelOptions;
 
     use super::*;
 
     #[test]
     fn dialers_of_members_without_agents_are_forgotten_once_they_wait_no_longer() {
-        let mut state = State::<()>::new(Lot::new(LotOptions::default(), 1));
+        let mut state = State::<()>::new(IdleTunnels::new(IdleTunnelOptions::default(), 1));
         let names: [ServerAddress; 2] = ["a.example".parse().unwrap(), "b.example".parse().unwrap()];
         let claims: Vec<_> = [0, 1, 1]
             .map(|nth: usize| {

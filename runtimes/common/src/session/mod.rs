@@ -20,5 +20,5 @@ mod user_session;
 pub use self::labelled::Labelled;
 pub(crate) use self::last_words::LastWords;
 pub use self::options::{Consistency, SessionOptions};
-pub(crate) use self::sessions::{Lent, Sessions};
+pub(crate) use self::sessions::{Borrowed, Sessions};
 pub use self::user_session::Session;

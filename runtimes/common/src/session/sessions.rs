@@ -26,7 +26,7 @@ struct State {
 }
 
 /// A server session in use. Dropping it gives it back; a command that was cut off half-way makes it dirty (SES-8).
-pub(crate) struct Lent<R: Runtime> {
+pub(crate) struct Borrowed<R: Runtime> {
     driver: Arc<Driver<R>>,
     sessions: Arc<Sessions>,
     id: SessionId,
@@ -49,7 +49,7 @@ impl Sessions {
 
     /// A free server session, or a new one, for a command that is about to be sent. `None` if the system has no random bits for
     /// its id.
-    pub(crate) fn take<R: Runtime>(self: &Arc<Self>, driver: &Arc<Driver<R>>) -> Option<Lent<R>> {
+    pub(crate) fn take<R: Runtime>(self: &Arc<Self>, driver: &Arc<Driver<R>>) -> Option<Borrowed<R>> {
         let now = driver.clock().now();
         let timeout = driver.session_timeout();
         let taken = self.state().pool.take(now, timeout);
@@ -63,7 +63,7 @@ impl Sessions {
         };
         let (driver, sessions) = (Arc::clone(driver), Arc::clone(self));
         let id = session.id();
-        Some(Lent {
+        Some(Borrowed {
             driver,
             sessions,
             id,
@@ -122,7 +122,7 @@ impl Sessions {
     }
 }
 
-impl<R: Runtime> Lent<R> {
+impl<R: Runtime> Borrowed<R> {
     /// Whether its last command was given up half-way.
     pub(super) fn is_cut_off(&self) -> bool {
         self.is_under_way
@@ -187,7 +187,7 @@ impl<R: Runtime> Lent<R> {
     }
 }
 
-impl<R: Runtime> Drop for Lent<R> {
+impl<R: Runtime> Drop for Borrowed<R> {
     fn drop(&mut self) {
         let Some(mut session) = self.session.take().filter(|_| !self.is_copy) else { return };
         if self.is_under_way {

@@ -65,7 +65,7 @@ impl<R: Runtime> Session<R> {
         self.deadline = None;
         self.is_commit_unsent = false;
         self.release_unpinned();
-        self.lent.next_transaction_number();
+        self.borrowed.next_transaction_number();
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl<R: Runtime> Session<R> {
 
     /// Ends the transaction. What is dropped before its end goes on in a task, and so does an abort that could not be sent.
     async fn end(&mut self, command: TransactionCommand, limit: Option<Duration>) -> Result<(), OperationError> {
-        let may_straggle = self.lent.is_cut_off();
+        let may_straggle = self.borrowed.is_cut_off();
         let mut end = Unfinished { session: self, command, is_over: false, may_straggle };
         let ended = end.session.send_end(command, limit).await;
         let unsent = ended.as_ref().err().filter(|error| error.is_of_check_out());
@@ -219,9 +219,9 @@ impl<R: Runtime> Session<R> {
     }
 
     /// Runs several operations as one, by a callback that gets what it works on as its second argument instead of capturing it:
-    /// then the future may be spawned. With options of the transaction, and within a [`Duration`](std::time::Duration) or before a [`Deadline`],
-    /// which limits the operations of the callback, too: none of them may have a limit of its own (CSOT-27). `None` means two minutes,
-    /// in which operations have no limit but their own; or no end, where timeoutMS is 0.
+    /// then the future may be spawned. With options of the transaction, and within a [`Duration`](std::time::Duration) or before a
+    /// [`Deadline`], which limits the operations of the callback, too: none of them may have a limit of its own (CSOT-27). `None` means two
+    /// minutes, in which operations have no limit but their own; or no end, where timeoutMS is 0.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The end of a transaction that nobody waits for any more. A task of the home runtime carries it out, so that the transaction locks nothing
-//! at its server, and the session's next operation comes after it.
+//! The end of a transaction that nobody waits for any more. A task of the home runtime carries it out, so that the transaction locks
+//! nothing at its server, and the session's next operation comes after it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ impl<R: Runtime> Session<R> {
     /// Leaves the end of the transaction to a task, which ends it again where a command `may_straggle`.
     pub(super) fn end_in_task(&mut self, command: TransactionCommand, may_straggle: bool) {
         let (slot, filler) = Slot::empty();
-        let mut ending = Self::new(self.client.clone(), self.lent.copy(), SessionOptions::default());
+        let mut ending = Self::new(self.client.clone(), self.borrowed.copy(), SessionOptions::default());
         ending.causality = self.causality.clone();
         ending.transaction = self.transaction.clone();
         *ending.pinned() = self.pinned().take();
@@ -76,7 +76,7 @@ impl<R: Runtime> Session<R> {
                 clock.sleep_until(clock.now() + STRAGGLING).await;
                 let _ = ending.send_end(command, Some(PATIENCE)).await;
             }
-            filler.fill(Back { is_dirty: ending.lent.is_dirty(), pinned: ending.pinned().take() });
+            filler.fill(Back { is_dirty: ending.borrowed.is_dirty(), pinned: ending.pinned().take() });
             drop(chore);
         });
     }
@@ -85,7 +85,7 @@ impl<R: Runtime> Session<R> {
     pub(super) fn give_up_transaction(&mut self) {
         let is_open = self.transaction.abort() == Ok(Ending::Send);
         if is_open || self.is_commit_unsent {
-            self.end_in_task(TransactionCommand::Abort, self.lent.is_cut_off());
+            self.end_in_task(TransactionCommand::Abort, self.borrowed.is_cut_off());
         }
         self.deadline = None;
     }
@@ -104,7 +104,7 @@ impl<R: Runtime> Session<R> {
         self.back = None;
         let Ok(Back { is_dirty, pinned }) = back else { return };
         if is_dirty {
-            self.lent.end_command(true);
+            self.borrowed.end_command(true);
         }
         *self.pinned() = pinned;
         self.release_unpinned();
@@ -113,12 +113,12 @@ impl<R: Runtime> Session<R> {
     /// Its session goes back to the client when the task has ended the transaction.
     pub(super) fn give_back_after_end(&mut self) {
         let Some(slot) = self.back.take() else { return };
-        let (mut lent, chore) = (self.lent.take_over(), self.client.context().chores.begin());
+        let (mut borrowed, chore) = (self.borrowed.take_over(), self.client.context().chores.begin());
         self.client.driver().clock().runtime().spawn(async move {
             if let Ok(Back { is_dirty: true, .. }) = poll_fn(|cx| slot.poll(cx)).await {
-                lent.end_command(true);
+                borrowed.end_command(true);
             }
-            drop(lent);
+            drop(borrowed);
             drop(chore);
         });
     }

@@ -7,7 +7,7 @@ use bson::{RawDocument, Timestamp};
 use cmap_core::session::{Causality, ClusterTime, SessionId, Snapshot, Transaction, TransactionOptions};
 
 use super::options::{Consistency, SessionOptions};
-use super::sessions::Lent;
+use super::sessions::Borrowed;
 use super::unfinished::Back;
 use crate::client::Client;
 use crate::connection::PinnedConnection;
@@ -43,7 +43,7 @@ use crate::time::Deadline;
 /// ```
 pub struct Session<R: Runtime> {
     pub(super) client: Client<R>,
-    pub(crate) lent: Lent<R>,
+    pub(crate) borrowed: Borrowed<R>,
     pub(crate) causality: Causality,
     /// There in a snapshot session.
     pub(crate) snapshot: Option<Snapshot>,
@@ -61,14 +61,14 @@ pub struct Session<R: Runtime> {
 }
 
 impl<R: Runtime> Session<R> {
-    pub(crate) fn new(client: Client<R>, lent: Lent<R>, options: SessionOptions) -> Self {
+    pub(crate) fn new(client: Client<R>, borrowed: Borrowed<R>, options: SessionOptions) -> Self {
         let SessionOptions { consistency, transactions } = options;
         let snapshot = match consistency {
             Consistency::Causal | Consistency::None => None,
             Consistency::Snapshot { at } => Some(Snapshot::new(at)),
         };
         Self {
-            lent,
+            borrowed,
             causality: Causality::new(consistency == Consistency::Causal),
             snapshot,
             transaction: Transaction::default(),
@@ -107,12 +107,12 @@ impl<R: Runtime> Session<R> {
 
     /// Its id, as the server knows it.
     pub fn id(&self) -> SessionId {
-        self.lent.id()
+        self.borrowed.id()
     }
 
     /// Whether a network error has cut off one of its commands, so that its id will not be used again (SES-8).
     pub fn is_dirty(&self) -> bool {
-        self.lent.is_dirty()
+        self.borrowed.is_dirty()
     }
 
     /// The greatest cluster time that it has seen: for another session that is to see as much.

@@ -1,14 +1,14 @@
 //! One connection as the pool keeps it: the stream, its protocol machine, and the buffers between them.
 //!
 //! An idle connection keeps [`KEPT`] bytes of a buffer at most, and no coder. What a use needs beyond that is borrowed from the
-//! client's spares, and given back as soon as possible: that of a command when it is sent, that of a reply's message when
+//! client's pooled buffers, and given back as soon as possible: that of a command when it is sent, that of a reply's message when
 //! the reply was copied, and the copy when the next command begins or the connection is checked in.
 
 pub(crate) mod abort;
+pub(crate) mod buffer_pool;
 pub(crate) mod cursor_duty;
 pub mod net;
 pub(crate) mod read_budget;
-pub(crate) mod spares;
 pub(crate) mod transport;
 pub(crate) mod yield_now;
 
@@ -26,8 +26,8 @@ use cmap_core::wire::{Field, KEPT, Lender, Sequence};
 use futures_io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroize;
 
+use self::buffer_pool::SharedBufferPool;
 use self::cursor_duty::CursorDuty;
-use self::spares::SharedSpares;
 use crate::error::CommandErrorKind;
 use crate::runtime::Runtime;
 use crate::socket::abort::Abort;
@@ -93,32 +93,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Puts `command` into the buffer; nothing is sent yet.
-    pub(crate) fn prepare(&mut self, command: &Command<'_>, mut spares: &SharedSpares) -> Result<(), CommandErrorKind> {
-        self.forget_reply(spares);
+    pub(crate) fn prepare(
+        &mut self,
+        command: &Command<'_>,
+        mut buffers: &SharedBufferPool,
+    ) -> Result<(), CommandErrorKind> {
+        self.forget_reply(buffers);
         self.output.clear();
         self.is_sent = false;
         let fields: usize = command.fields.iter().map(Field::length).sum();
         let sequences: usize = command.sequences.iter().map(Sequence::length).sum();
         let length = command.body.as_bytes().len() + fields + sequences + OVERHEAD;
-        spares.lend(&mut self.output, length);
+        buffers.lend(&mut self.output, length);
         if sequences > 0 {
             // Growing by itself, it would have room for two.
             self.output.reserve_exact(length);
         }
-        self.protocol.borrow_compressor(&mut spares);
+        self.protocol.borrow_compressor(&mut buffers);
         let prepared = self.protocol.send(&mut self.output, command);
-        self.protocol.give_back(&mut spares);
+        self.protocol.give_back(&mut buffers);
         prepared.map_err(|error| {
-            spares.take_back(&mut self.output);
+            buffers.take_back(&mut self.output);
             CommandErrorKind::NotSent(error)
         })
     }
 
     /// Sends what was prepared.
-    pub(crate) async fn send(&mut self, mut spares: &SharedSpares) -> io::Result<()> {
+    pub(crate) async fn send(&mut self, mut buffers: &SharedBufferPool) -> io::Result<()> {
         write_all(&mut self.stream, &self.output).await?;
         self.is_sent = true;
-        spares.take_back(&mut self.output);
+        buffers.take_back(&mut self.output);
         Ok(())
     }
 
@@ -135,14 +139,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Reads until the reply is whole; it is left in [`reply`](Self::reply). `replies` is called when it begins.
     pub(crate) async fn receive<R: Runtime<Stream = S>>(
         &mut self,
-        spares: &SharedSpares,
+        buffers: &SharedBufferPool,
         replies: impl FnOnce(),
     ) -> Result<(), CommandErrorKind> {
         if self.input.unread.is_empty() {
             self.await_readable::<R>().await.map_err(CommandErrorKind::Network)?;
         }
         replies();
-        while !self.take_reply(spares).map_err(CommandErrorKind::Protocol)? {
+        while !self.take_reply(buffers).map_err(CommandErrorKind::Protocol)? {
             self.input.fill(&mut self.stream).await.map_err(CommandErrorKind::Network)?;
         }
         Ok(())
@@ -157,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// The last reply; an empty document, if there is none.
     pub(crate) fn reply(&self) -> Result<&RawDocument, CommandErrorKind> {
         // The protocol has checked it.
-        RawDocument::from_bytes(&self.reply).map_err(|_| CommandErrorKind::Protocol(ProtocolError::Broken))
+        RawDocument::from_bytes(&self.reply).map_err(|_| CommandErrorKind::Protocol(ProtocolError::Errored))
     }
 
     /// Whether the next command may be sent: the last reply was read, and nothing came behind it. Bytes that nobody asked for
@@ -177,26 +181,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     }
 
     /// Gives back what the last reply takes, if it is large. A small one may stay.
-    pub(crate) fn give_back(&mut self, mut spares: &SharedSpares) {
-        spares.take_back(&mut self.reply);
+    pub(crate) fn give_back(&mut self, mut buffers: &SharedBufferPool) {
+        buffers.take_back(&mut self.reply);
     }
 
-    fn forget_reply(&mut self, spares: &SharedSpares) {
-        self.give_back(spares);
+    fn forget_reply(&mut self, buffers: &SharedBufferPool) {
+        self.give_back(buffers);
         self.reply.clear();
         self.reply.extend_from_slice(&EMPTY);
     }
 
-    fn take_reply(&mut self, mut spares: &SharedSpares) -> Result<bool, ProtocolError> {
+    fn take_reply(&mut self, mut buffers: &SharedBufferPool) -> Result<bool, ProtocolError> {
         let Some(mut unread) = self.input.bytes.get(self.input.unread.clone()) else { return Ok(false) };
-        let reply = self.protocol.read_borrowing(&mut unread, &mut spares)?;
+        let reply = self.protocol.read_borrowing(&mut unread, &mut buffers)?;
         let found = reply.is_some();
         if let Some(reply) = reply {
             let bytes = reply.body.as_bytes();
             self.reply.clear();
-            spares.lend(&mut self.reply, bytes.len());
+            buffers.lend(&mut self.reply, bytes.len());
             self.reply.extend_from_slice(bytes);
-            self.protocol.give_back(&mut spares);
+            self.protocol.give_back(&mut buffers);
         }
         self.input.unread.start = self.input.unread.end - unread.len();
         Ok(found)

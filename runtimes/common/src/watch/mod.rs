@@ -41,7 +41,7 @@ pub use self::metrics::Metrics;
 pub(crate) use self::metrics::PoolFigures;
 pub(crate) use self::status::shown;
 pub use self::status::{ClientStatus, ServerLine};
-pub use self::uses::{LabelUses, PastUse, SlowUse, UseReport};
+pub use self::uses::{LabelUses, PastUse, PossibleLeak, UseReport};
 pub(crate) use self::uses::{NotedUse, Uses};
 
 /// Who asked.
@@ -64,7 +64,7 @@ pub(crate) struct Watch {
     of_selections: BTreeMap<SelectionId, Tag>,
     /// What was last said of those who hold a server's connections, and when.
     pub(crate) held_by: Option<(HeldAt, Arc<[HeldBy]>)>,
-    /// How long connections were used, where slow uses are watched.
+    /// How long connections were used, where possible leaks are watched.
     pub(crate) uses: Option<Uses>,
 }
 
@@ -95,7 +95,7 @@ impl Tag {
 }
 
 impl Watch {
-    pub(crate) fn new(labels: Arc<Labels>, slow_use_limit: Option<Duration>) -> Self {
+    pub(crate) fn new(labels: Arc<Labels>, leak_detection_threshold: Option<Duration>) -> Self {
         Self {
             labels,
             commands: Labels::new("(other commands)"),
@@ -103,7 +103,7 @@ impl Watch {
             size: 0,
             of_selections: BTreeMap::new(),
             held_by: None,
-            uses: slow_use_limit.map(Uses::new),
+            uses: leak_detection_threshold.map(Uses::new),
         }
     }
 

@@ -1,4 +1,4 @@
-//! How long connections were used, by label: the watch for slow uses, and its report.
+//! How long connections were used, by label: the watch for possible leaks, and its report.
 //!
 //! The table has a line for each label that is known and one for all others, and the list of the slowest uses an end, so that
 //! both have a limit whatever users do.
@@ -20,14 +20,15 @@ use super::{Holder, Place, Tag};
 /// A use that has lasted for longer than its limit without a sign of life from the server. Told once of each use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct SlowUse {
+pub struct PossibleLeak {
     /// The limit.
     pub limit: Duration,
     /// Who holds the connection.
     pub holder: Holder,
 }
 
-/// What uses of connections took, where [`Builder::slow_use_limit`](crate::Builder::slow_use_limit) is set. It displays as a table.
+/// What uses of connections took, where [`Builder::leak_detection_threshold`](crate::Builder::leak_detection_threshold) is set. It displays
+/// as a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UseReport {
@@ -226,7 +227,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for SlowUse {
+impl fmt::Display for PossibleLeak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "A connection has been used for longer than {:?} without a reply: {}", self.limit, self.holder)
     }

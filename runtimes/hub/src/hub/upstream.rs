@@ -49,7 +49,7 @@ impl Upstream {
             agents = Some(listener.clone());
             builder = builder.reverse(listener);
         }
-        let client: Client = builder.watch_holders(true).slow_use_limit(SLOW).build().await?;
+        let client: Client = builder.watch_holders(true).leak_detection_threshold(SLOW).build().await?;
         let heartbeat_frequency = config.upstream.heartbeat_frequency.unwrap_or(HEARTBEAT_FREQUENCY);
         let this = Self { client, agents, identities: RwLock::default(), changes: Arc::default(), heartbeat_frequency };
         let identities = this.add_identities(&config.identities)?;

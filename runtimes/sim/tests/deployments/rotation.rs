@@ -102,7 +102,7 @@ async fn change_password_under_load(sim: &Sim, servers: &Servers, min_pool_size:
     change_password(servers);
     // New connections are needed everywhere.
     (EARLY..EARLY + LATE).for_each(begin);
-    client.retire_all(Duration::ZERO);
+    client.replace_connections(Duration::ZERO);
     sim.sleep(DELAY + Duration::from_millis(random.up_to(3000))).await;
     if random.up_to(1) == 0 {
         // The call comes during a login, which will be refused.

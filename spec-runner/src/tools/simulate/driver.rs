@@ -264,10 +264,10 @@ impl<M: Machine> Driver<M> {
                 }
                 None => Ok(()),
             },
-            Step::OperationFailed { nth, trouble } => match nth_of(&self.in_use, nth) {
+            Step::OperationFailed { nth, fault } => match nth_of(&self.in_use, nth) {
                 Some((connection, _)) => {
-                    self.oracle.operation_failed(connection, trouble);
-                    self.call(Input::OperationFailed(connection, operation_error(trouble)))
+                    self.oracle.operation_failed(connection, fault);
+                    self.call(Input::OperationFailed(connection, operation_error(fault)))
                 }
                 None => Ok(()),
             },
@@ -297,7 +297,7 @@ impl<M: Machine> Driver<M> {
             Step::RemoveIdentity(nth) => self.remove_identity(nth),
             Step::RenewCredential { identity, is_proven } => self.renew_credential(identity, is_proven),
             Step::Resolve(lookup) => self.end_lookup(lookup),
-            Step::RetireAll(over) => self.call(Input::RetireAll(over)),
+            Step::ReplaceConnections(over) => self.call(Input::ReplaceConnections(over)),
             Step::EndAffinity(key) => self.call(Input::EndAffinity(AffinityKey(key))),
             Step::Suspend(time) => {
                 self.oracle.marks.meet(Mark::Suspended);

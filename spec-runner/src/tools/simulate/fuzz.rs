@@ -8,7 +8,7 @@ use std::time::Duration;
 use cmap_core::time::Instant;
 
 use super::shrink::{play, shrink, twins};
-use super::step::{Deployment, Establishment, Heard, Lookup, Purpose, Script, Step, Trouble};
+use super::step::{Deployment, Establishment, FaultKind, Heard, Lookup, Purpose, Script, Step};
 use super::world::{Weather, World};
 
 /// Most steps of a script.
@@ -73,14 +73,14 @@ fn step(what: u8, argument: u8, more: u8) -> Step {
         14 => Step::Check { nth: place, is_alive: is_true },
         15 => Step::Refresh { nth: place, is_alive: is_true },
         16 => Step::HangUp(place),
-        17 => Step::OperationFailed { nth: place, trouble: nth(&TROUBLES, more) },
+        17 => Step::OperationFailed { nth: place, fault: nth(&FAULTS, more) },
         18 | 19 => Step::Heard { member: place, finding: heard(more) },
         20 if argument >= 192 => Step::Limit {
             max_wait_queue_depth: is_true.then_some(u32::from(argument % 8) + 1),
             max_new_connections_per_second: more.is_multiple_of(3).then_some(200),
         },
         20 => Step::Resize { max_pool_size: u32::from(argument % 8), max_connecting: u32::from(more % 3) + 1 },
-        21 => Step::RetireAll(time),
+        21 => Step::ReplaceConnections(time),
         22 => Step::EndAffinity(u64::from(argument % 6)),
         _ if argument == 0 => Step::Resume,
         _ => Step::Suspend(time),
@@ -122,8 +122,13 @@ const ENDS: [Establishment; 8] = [
     Establishment::Unauthorized,
 ];
 
-const TROUBLES: [Trouble; 5] =
-    [Trouble::Network, Trouble::Timeout, Trouble::NotWritablePrimary, Trouble::ShuttingDown, Trouble::Overload];
+const FAULTS: [FaultKind; 5] = [
+    FaultKind::Network,
+    FaultKind::Timeout,
+    FaultKind::NotWritablePrimary,
+    FaultKind::ShuttingDown,
+    FaultKind::Overload,
+];
 
 fn nth<T: Copy, const N: usize>(of: &[T; N], argument: u8) -> T {
     of[usize::from(argument) % N]

@@ -68,7 +68,7 @@ pub(super) enum Outdated {
     /// It may serve one check-out yet.
     Unlent,
     /// A check-out has it, or has had it.
-    Lent,
+    Borrowed,
 }
 
 /// The pools, each at the place where it was first seen.
@@ -197,8 +197,8 @@ impl Connections {
         let is_meant =
             |known: &&mut Connection| known.is_there && known.identity == identity && !pools.is_closed(known.pool);
         for known in self.0.iter_mut().filter(is_meant) {
-            let is_lent = known.state == State::InUse || known.outdated == Some(Outdated::Lent);
-            known.outdated = Some(if is_lent { Outdated::Lent } else { Outdated::Unlent });
+            let is_borrowed = known.state == State::InUse || known.outdated == Some(Outdated::Borrowed);
+            known.outdated = Some(if is_borrowed { Outdated::Borrowed } else { Outdated::Unlent });
         }
     }
 

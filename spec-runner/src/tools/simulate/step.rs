@@ -125,7 +125,7 @@ pub(super) enum Step {
     /// The server hangs up a connection in use.
     HangUp(usize),
     /// An operation fails on a connection in use.
-    OperationFailed { nth: usize, trouble: Trouble },
+    OperationFailed { nth: usize, fault: FaultKind },
     /// The monitor of a server has checked it.
     Heard { member: usize, finding: Heard },
     /// The user changes limits.
@@ -133,7 +133,7 @@ pub(super) enum Step {
     /// The user changes limits beside the sizes; `None` is none.
     Limit { max_wait_queue_depth: Option<u32>, max_new_connections_per_second: Option<u32> },
     /// The user replaces all connections within this time.
-    RetireAll(Duration),
+    ReplaceConnections(Duration),
     /// A key is not used any more.
     EndAffinity(u64),
     /// The user wants this many connections to be established, or minPoolSize.
@@ -195,7 +195,7 @@ pub(super) enum Lookup {
 
 /// The failure of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum FaultKind {
     Network,
     Timeout,
     NotWritablePrimary,
@@ -238,7 +238,7 @@ impl Step {
             | Self::Resize { .. }
             | Self::Limit { .. }
             | Self::Resume
-            | Self::RetireAll(_)
+            | Self::ReplaceConnections(_)
             | Self::EndAffinity(_)
             | Self::WarmUp(_)
             | Self::Suspend(_) => false,

@@ -332,7 +332,7 @@ fn a_machine_that_never_rests_is_found() {
 fn a_machine_that_does_otherwise_while_nobody_observes_it_is_found() {
     let make = |case: &ClientCase| {
         let mut other = case.clone();
-        other.pool.reuse = Some(Reuse::FirstIn);
+        other.pool.reuse = Some(Reuse::Fifo);
         Some(Twins::of(case, sound(case)?, sound(&other)?))
     };
 

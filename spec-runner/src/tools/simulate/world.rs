@@ -19,7 +19,7 @@ use self::servers::{Checking, Member};
 use super::driver::{Driver, Report};
 use super::machine::Machine;
 use super::oracle::Broken;
-use super::step::{ClientCase, Deployment, Purpose, Script, Step, Trouble};
+use super::step::{ClientCase, Deployment, FaultKind, Purpose, Script, Step};
 
 /// The election that nobody loses any more.
 pub(super) const LAST_ELECTION: u64 = u64::MAX;
@@ -104,7 +104,7 @@ enum Event {
     Monitor(usize),
     Rotate,
     Resolve,
-    Trouble,
+    FaultKind,
 }
 
 impl World {
@@ -137,8 +137,8 @@ impl World {
         if world.temper.rotations > 0 {
             world.later(world.temper.rotations, Event::Rotate, Instant::ORIGIN);
         }
-        if world.temper.troubles > 0 {
-            world.later(world.temper.troubles, Event::Trouble, Instant::ORIGIN);
+        if world.temper.faults > 0 {
+            world.later(world.temper.faults, Event::FaultKind, Instant::ORIGIN);
         }
         world
     }
@@ -233,9 +233,9 @@ impl World {
                 let lookup = self.lookup();
                 self.step(driver, now, Step::Resolve(lookup))
             }
-            Event::Trouble => {
-                self.later(self.temper.troubles, Event::Trouble, now);
-                self.make_trouble(driver, now)
+            Event::FaultKind => {
+                self.later(self.temper.faults, Event::FaultKind, now);
+                self.make_fault(driver, now)
             }
         }
     }
@@ -281,15 +281,15 @@ impl World {
             self.step(driver, now, Step::HangUp(nth))?;
         }
         if !is_usable {
-            let troubles = [
-                Trouble::Network,
-                Trouble::Timeout,
-                Trouble::NotWritablePrimary,
-                Trouble::ShuttingDown,
-                Trouble::Overload,
+            let faults = [
+                FaultKind::Network,
+                FaultKind::Timeout,
+                FaultKind::NotWritablePrimary,
+                FaultKind::ShuttingDown,
+                FaultKind::Overload,
             ];
-            let trouble = pick(&mut self.random, &troubles);
-            self.step(driver, now, Step::OperationFailed { nth, trouble })?;
+            let fault = pick(&mut self.random, &faults);
+            self.step(driver, now, Step::OperationFailed { nth, fault })?;
         }
         self.step(driver, now, Step::CheckIn { nth, is_usable })
     }

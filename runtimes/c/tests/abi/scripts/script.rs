@@ -136,8 +136,8 @@ impl<'a> Script<'a> {
             82 | 83 => self.resize(),
             84 => {
                 let over = self.choices.up_to(100 * MILLISECOND);
-                let retired = abi.retire_all(now, over).map(|()| Came::Done);
-                self.same(Input::RetireAll(Duration::from_nanos(over)), None, retired);
+                let retired = abi.replace_connections(now, over).map(|()| Came::Done);
+                self.same(Input::ReplaceConnections(Duration::from_nanos(over)), None, retired);
             }
             85 => {
                 let key = self.choices.up_to(3);

@@ -200,7 +200,7 @@ impl Twins {
             Input::RefreshFailed(connection, _) => pool::Input::RefreshFailed(connection),
             Input::PeerClosed(connection) => pool::Input::PeerClosed(connection),
             Input::Resize(limits) => pool::Input::Resize(limits),
-            Input::RetireAll(over) => pool::Input::RetireAll(over),
+            Input::ReplaceConnections(over) => pool::Input::ReplaceConnections(over),
             Input::EndAffinity(key) => pool::Input::EndAffinity(key),
             Input::Resume => pool::Input::Resume,
             Input::RenewCredential(_) => pool::Input::RenewCredential,

@@ -104,7 +104,7 @@ pub enum Operation {
         to: Option<NewCredential>,
     },
     /// Retires all connections. Style "scenario".
-    RetireAll {
+    ReplaceConnections {
         /// Over how many milliseconds.
         #[serde(rename = "overMS")]
         over_ms: u32,
@@ -303,7 +303,7 @@ impl Operation {
             Self::Resize { .. } => "resize",
             Self::EndAffinity { .. } => "endAffinity",
             Self::RenewCredential { .. } => "renewCredential",
-            Self::RetireAll { .. } => "retireAll",
+            Self::ReplaceConnections { .. } => "retireAll",
             Self::WarmUp { .. } => "warmUp",
             Self::Resume {} => "resume",
             Self::Cancel { .. } => "cancel",
@@ -327,7 +327,7 @@ impl Operation {
             Self::Resize { .. }
             | Self::EndAffinity { .. }
             | Self::RenewCredential { .. }
-            | Self::RetireAll { .. }
+            | Self::ReplaceConnections { .. }
             | Self::WarmUp { .. }
             | Self::Resume {}
             | Self::Cancel { .. }

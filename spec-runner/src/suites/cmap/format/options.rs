@@ -90,9 +90,9 @@ pub struct Multiple(u32);
 #[serde(rename_all = "camelCase")]
 pub enum Choice {
     /// The one returned last.
-    LastIn,
+    Lifo,
     /// The one returned first.
-    FirstIn,
+    Fifo,
 }
 
 /// An edition of the specification.
@@ -203,8 +203,8 @@ impl PoolOptions {
             Depth::Multiple(Multiple(times)) => QueueDepth::TimesMaxPoolSize(*times),
         });
         options.reuse = self.reuse.map(|choice| match choice {
-            Choice::LastIn => Reuse::LastIn,
-            Choice::FirstIn => Reuse::FirstIn,
+            Choice::Lifo => Reuse::Lifo,
+            Choice::Fifo => Reuse::Fifo,
         });
         options.max_new_connections_per_second = self.max_new_connections_per_second;
         options.max_lifetime = self.max_lifetime_ms.map(millis);
@@ -273,8 +273,8 @@ impl Profile {
 impl Choice {
     fn name(self) -> &'static str {
         match self {
-            Self::LastIn => "lastIn",
-            Self::FirstIn => "firstIn",
+            Self::Lifo => "lifo",
+            Self::Fifo => "fifo",
         }
     }
 }

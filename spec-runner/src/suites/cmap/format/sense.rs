@@ -55,7 +55,7 @@ impl<'a> Names<'a> {
             | Operation::Resize { .. }
             | Operation::EndAffinity { .. }
             | Operation::RenewCredential { .. }
-            | Operation::RetireAll { .. }
+            | Operation::ReplaceConnections { .. }
             | Operation::WarmUp { .. }
             | Operation::Resume {}
             | Operation::Cancel { .. }
@@ -124,7 +124,7 @@ fn check_operation(place: &Place, step: &Step, known: &Names<'_>, case: &Case) -
         | Operation::Resize { .. }
         | Operation::EndAffinity { .. }
         | Operation::RenewCredential { .. }
-        | Operation::RetireAll { .. }
+        | Operation::ReplaceConnections { .. }
         | Operation::WarmUp { .. }
         | Operation::Resume {}
         | Operation::Network { .. }

@@ -7,7 +7,7 @@ use cmap_core::topology::Input;
 
 use super::super::machine::Machine;
 use super::super::oracle::Broken;
-use super::super::step::{Deployment, Establishment, Trouble};
+use super::super::step::{Deployment, Establishment, FaultKind};
 use super::inputs::describe;
 use super::{Driver, take};
 
@@ -21,7 +21,7 @@ impl<M: Machine> Driver<M> {
             self.oracle.refreshed(connection);
             return self.call(Input::Refreshed(connection));
         }
-        self.oracle.operation_failed(connection, Trouble::Network);
+        self.oracle.operation_failed(connection, FaultKind::Network);
         self.oracle.refresh_failed(connection);
         let error = OperationError::new(Fault::Network, Cause::new("the ping failed"));
         self.call(Input::RefreshFailed(connection, error))

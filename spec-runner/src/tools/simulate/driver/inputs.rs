@@ -7,7 +7,7 @@ use cmap_core::connection::Fault;
 use cmap_core::pool::Cause;
 use cmap_core::server::{OperationError, ServerDescription, ServerType, StateChange};
 
-use super::super::step::{Deployment, Trouble};
+use super::super::step::{Deployment, FaultKind};
 
 /// What a server says of itself while it is no primary.
 pub(super) fn describe(deployment: Deployment, member: usize) -> ServerDescription {
@@ -30,18 +30,18 @@ pub(super) fn describe(deployment: Deployment, member: usize) -> ServerDescripti
     description
 }
 
-pub(super) fn operation_error(trouble: Trouble) -> OperationError {
-    let fault = match trouble {
-        Trouble::Network | Trouble::Overload => Fault::Network,
-        Trouble::Timeout => Fault::Timeout,
-        Trouble::NotWritablePrimary | Trouble::ShuttingDown => Fault::Server { code: Some(91) },
+pub(super) fn operation_error(kind: FaultKind) -> OperationError {
+    let fault = match kind {
+        FaultKind::Network | FaultKind::Overload => Fault::Network,
+        FaultKind::Timeout => Fault::Timeout,
+        FaultKind::NotWritablePrimary | FaultKind::ShuttingDown => Fault::Server { code: Some(91) },
     };
     let mut error = OperationError::new(fault, Cause::new("the operation failed"));
-    error.is_overload = trouble == Trouble::Overload;
-    error.state_change = match trouble {
-        Trouble::NotWritablePrimary => Some(StateChange::NotWritablePrimary),
-        Trouble::ShuttingDown => Some(StateChange::ShuttingDown),
-        Trouble::Network | Trouble::Timeout | Trouble::Overload => None,
+    error.is_overload = kind == FaultKind::Overload;
+    error.state_change = match kind {
+        FaultKind::NotWritablePrimary => Some(StateChange::NotWritablePrimary),
+        FaultKind::ShuttingDown => Some(StateChange::ShuttingDown),
+        FaultKind::Network | FaultKind::Timeout | FaultKind::Overload => None,
     };
     error
 }

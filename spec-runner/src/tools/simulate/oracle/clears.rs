@@ -15,7 +15,7 @@
 use cmap_core::pool::{Handle, ServiceId};
 use cmap_core::server::ServerId;
 
-use super::super::step::{Establishment, Trouble};
+use super::super::step::{Establishment, FaultKind};
 use super::{Broken, Oracle, law};
 
 /// What a call has to clear.
@@ -33,13 +33,13 @@ impl Oracle {
     // What the driver does.
 
     /// An operation on a connection has failed so.
-    pub(in super::super) fn operation_failed(&mut self, connection: Handle, trouble: Trouble) {
+    pub(in super::super) fn operation_failed(&mut self, connection: Handle, fault: FaultKind) {
         let Some(known) = self.connections.find(connection).filter(|known| !known.is_stale) else { return };
         let (place, service) = (known.pool, known.service);
-        let clears = match trouble {
-            Trouble::Network | Trouble::ShuttingDown => true,
-            Trouble::NotWritablePrimary => false,
-            Trouble::Timeout | Trouble::Overload => return,
+        let clears = match fault {
+            FaultKind::Network | FaultKind::ShuttingDown => true,
+            FaultKind::NotWritablePrimary => false,
+            FaultKind::Timeout | FaultKind::Overload => return,
         };
         match (&mut self.beliefs, self.pools.server_of(place)) {
             (Some(beliefs), Some(server)) if beliefs.knows(server) => {

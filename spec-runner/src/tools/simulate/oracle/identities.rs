@@ -55,7 +55,7 @@ impl Identities {
             let is_known = !self.removed.contains(&identity);
             law("an identity that was removed gets no connection", is_known, || format!("{waiter:?}"))?;
         }
-        let Some(outdated) = connection.outdated.replace(Outdated::Lent) else {
+        let Some(outdated) = connection.outdated.replace(Outdated::Borrowed) else {
             connection.outdated = None;
             return Ok(());
         };

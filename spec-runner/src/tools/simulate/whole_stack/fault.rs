@@ -12,7 +12,7 @@ use crate::tools::simulate::step::Deployment;
 pub(super) struct Fault {
     /// When it begins.
     pub(super) at: Duration,
-    pub(super) trouble: Trouble,
+    pub(super) kind: FaultKind,
     /// Which server it is, if it is one.
     pub(super) server: usize,
     /// Of those that have an end.
@@ -22,7 +22,7 @@ pub(super) struct Fault {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Trouble {
+pub(super) enum FaultKind {
     Crash,
     /// A crash, after which the documents are those of the beginning.
     LoseData,
@@ -57,7 +57,7 @@ pub(super) enum Trouble {
 
 const FAULTS: u64 = 8;
 
-impl Trouble {
+impl FaultKind {
     pub(super) const ALL: [Self; 18] = [
         Self::Crash,
         Self::LoseData,
@@ -138,8 +138,7 @@ impl Fault {
 /// less `hurry` of the callers, who pause for longer, there is more time between them, or nobody would notice.
 pub(super) fn draw(random: &mut Random, deployment: Deployment, hurry: u64) -> Vec<Fault> {
     let is_calm = one_in(random, 4);
-    let kinds: Vec<_> =
-        Trouble::ALL.into_iter().filter(|trouble| one_in(random, 2) && trouble.suits(deployment)).collect();
+    let kinds: Vec<_> = FaultKind::ALL.into_iter().filter(|kind| one_in(random, 2) && kind.suits(deployment)).collect();
     let pauses = [[2_000, 10_000], [5_000, 50_000], [50_000, 400_000], [400_000, 2_000_000]];
     let pauses = pauses.get(usize::try_from(hurry).unwrap_or_default()).copied().unwrap_or_default();
     let pause = pick(random, &pauses);
@@ -153,7 +152,7 @@ pub(super) fn draw(random: &mut Random, deployment: Deployment, hurry: u64) -> V
     let one = |_| {
         at += micros(random, pause);
         let server = usize::try_from(random.up_to(last_server)).unwrap_or_default();
-        Fault { at, trouble: pick(random, &kinds), server, lasts: micros(random, lasts), seed: random.next_u64() }
+        Fault { at, kind: pick(random, &kinds), server, lasts: micros(random, lasts), seed: random.next_u64() }
     };
     (0..count).map(one).collect()
 }

@@ -59,9 +59,12 @@ impl Ledger {
                 self.pools.entry(address.to_string()).or_default().note(event, limits)
             }
             Event::Lost(lost) => law("no event is lost", false, || format!("{lost} were")),
-            Event::Server(_) | Event::Topology(_) | Event::Command(_) | Event::Selection(_) | Event::SlowUse(_) | _ => {
-                Ok(())
-            }
+            Event::Server(_)
+            | Event::Topology(_)
+            | Event::Command(_)
+            | Event::Selection(_)
+            | Event::PossibleLeak(_)
+            | _ => Ok(()),
         };
         if let Err(broken) = judged {
             self.broken.get_or_insert(broken);

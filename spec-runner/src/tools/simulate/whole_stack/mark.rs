@@ -1,6 +1,6 @@
 //! What whole-stack simulations have to have met, or they prove little.
 
-use super::fault::Trouble;
+use super::fault::FaultKind;
 
 /// Something worth meeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,7 +19,7 @@ pub(super) enum Mark {
     Calm,
     /// A fault began before another one had ended.
     Overlapped,
-    Befell(Trouble),
+    Befell(FaultKind),
 }
 
 impl Mark {
@@ -38,7 +38,7 @@ impl Mark {
             Self::Calm,
             Self::Overlapped,
         ];
-        others.into_iter().chain(Trouble::ALL.into_iter().map(Self::Befell))
+        others.into_iter().chain(FaultKind::ALL.into_iter().map(Self::Befell))
     }
 
     pub(super) fn name(self) -> &'static str {
@@ -55,7 +55,7 @@ impl Mark {
             Self::ClosedIdle => "an idle connection was closed",
             Self::Calm => "nothing went wrong",
             Self::Overlapped => "faults overlapped",
-            Self::Befell(trouble) => trouble.name(),
+            Self::Befell(kind) => kind.name(),
         }
     }
 }

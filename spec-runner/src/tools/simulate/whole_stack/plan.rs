@@ -178,8 +178,8 @@ impl fmt::Display for Plan {
                 Patience::Polls(polls) => writeln!(f, ", given up after {polls} polls")?,
             }
         }
-        self.faults.iter().try_for_each(|Fault { at, trouble, server, lasts, seed }| {
-            writeln!(f, "  at {at:?}: {trouble:?} of server {server}, for {lasts:?}, with seed {seed}")
+        self.faults.iter().try_for_each(|Fault { at, kind, server, lasts, seed }| {
+            writeln!(f, "  at {at:?}: {kind:?} of server {server}, for {lasts:?}, with seed {seed}")
         })
     }
 }

@@ -10,7 +10,7 @@ use cmap_runtime::Recorder;
 use cmap_sim::{Client, Sim, Stuck};
 
 use super::caller::Caller;
-use super::fault::Trouble;
+use super::fault::FaultKind;
 use super::ledger::{Ledger, Limits};
 use super::mark::Mark;
 use super::place::Place;
@@ -112,7 +112,7 @@ impl Run<'_> {
         drop(client);
         self.sim.sleep(CLOSING).await;
         lock(&self.ledger).nothing_is_left()?;
-        if !self.plan.faults.iter().any(|fault| fault.trouble == Trouble::LoseData) {
+        if !self.plan.faults.iter().any(|fault| fault.kind == FaultKind::LoseData) {
             self.orders_are_kept(&target)?;
         }
         if self.plan.is_calm() {
@@ -173,7 +173,7 @@ impl Run<'_> {
                 lock(&progress).suffering += 1;
                 let befell = target.suffer(&runtime, fault).await;
                 let overlapped = (befell && others > 0).then_some(Mark::Overlapped);
-                lock(&ledger).marks.extend(befell.then_some(Mark::Befell(fault.trouble)).into_iter().chain(overlapped));
+                lock(&ledger).marks.extend(befell.then_some(Mark::Befell(fault.kind)).into_iter().chain(overlapped));
                 let mut progress = lock(&progress);
                 (progress.suffering, progress.faults) = (progress.suffering - 1, progress.faults - 1);
             });

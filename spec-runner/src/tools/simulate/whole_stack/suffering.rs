@@ -10,7 +10,7 @@ use cmap_core::random::Random;
 use cmap_sim::bson::rawdoc;
 use cmap_sim::{Data, Reachability, Runtime, SimRuntime};
 
-use super::fault::{Fault, Trouble};
+use super::fault::{Fault, FaultKind};
 use super::place::Place;
 use super::plan::pick;
 use super::servers::{Target, configuration};
@@ -24,26 +24,26 @@ const USUAL: (u64, u64) = (50, 500);
 impl Target {
     /// Lets a fault happen, from its beginning to its end. Returns whether it could.
     pub(super) async fn suffer(&self, runtime: &SimRuntime, fault: Fault) -> bool {
-        match fault.trouble {
-            Trouble::Swizzle => self.swizzle(runtime, fault).await,
-            Trouble::StepDown | Trouble::Reconfigure | Trouble::Lag => self.change_set(runtime, fault).await,
-            Trouble::Slow | Trouble::Spike => pace(runtime, fault).await,
-            Trouble::ClockJump => jump(runtime, fault).await,
-            Trouble::LoseData => self.lose_data(runtime, fault).await,
-            Trouble::Crash
-            | Trouble::SwitchOff
-            | Trouble::Hang
-            | Trouble::Partition
-            | Trouble::ResetConnections
-            | Trouble::LoseConnection
-            | Trouble::HalfOpen
-            | Trouble::Refuse
-            | Trouble::ResetInUse
-            | Trouble::RateLimit => {
+        match fault.kind {
+            FaultKind::Swizzle => self.swizzle(runtime, fault).await,
+            FaultKind::StepDown | FaultKind::Reconfigure | FaultKind::Lag => self.change_set(runtime, fault).await,
+            FaultKind::Slow | FaultKind::Spike => pace(runtime, fault).await,
+            FaultKind::ClockJump => jump(runtime, fault).await,
+            FaultKind::LoseData => self.lose_data(runtime, fault).await,
+            FaultKind::Crash
+            | FaultKind::SwitchOff
+            | FaultKind::Hang
+            | FaultKind::Partition
+            | FaultKind::ResetConnections
+            | FaultKind::LoseConnection
+            | FaultKind::HalfOpen
+            | FaultKind::Refuse
+            | FaultKind::ResetInUse
+            | FaultKind::RateLimit => {
                 let Some(place) = self.place(fault.server) else { return false };
                 let began = begin(&place, fault);
                 runtime.sleep(fault.lasts).await;
-                end(&place, fault.trouble);
+                end(&place, fault.kind);
                 began
             }
         }
@@ -69,15 +69,15 @@ impl Target {
     async fn change_set(&self, runtime: &SimRuntime, fault: Fault) -> bool {
         let Some(servers) = self.several() else { return false };
         let Some((member, _)) = servers.members().get(fault.server).cloned() else { return false };
-        match fault.trouble {
-            Trouble::StepDown => servers.step_down(STEP_DOWN),
-            Trouble::Lag => {
+        match fault.kind {
+            FaultKind::StepDown => servers.step_down(STEP_DOWN),
+            FaultKind::Lag => {
                 let lag = Duration::from_millis(pick(&mut fault.random(), &[1, 50, 1000]));
                 servers.set_lag(member, lag);
                 runtime.sleep(fault.lasts).await;
                 servers.set_lag(member, Duration::ZERO);
             }
-            Trouble::Reconfigure => {
+            FaultKind::Reconfigure => {
                 // One member at a time, or a majority of one configuration need not have anything of the next one's. Odd
                 // versions have all members.
                 let version = self.version.load(Ordering::Relaxed);
@@ -90,21 +90,21 @@ impl Target {
                 servers.reconfigure(configuration(servers, version + 2, None));
                 self.version.store(version + 2, Ordering::Relaxed);
             }
-            Trouble::Crash
-            | Trouble::LoseData
-            | Trouble::SwitchOff
-            | Trouble::Hang
-            | Trouble::Partition
-            | Trouble::Swizzle
-            | Trouble::ResetConnections
-            | Trouble::LoseConnection
-            | Trouble::HalfOpen
-            | Trouble::Refuse
-            | Trouble::ResetInUse
-            | Trouble::Slow
-            | Trouble::Spike
-            | Trouble::RateLimit
-            | Trouble::ClockJump => return false,
+            FaultKind::Crash
+            | FaultKind::LoseData
+            | FaultKind::SwitchOff
+            | FaultKind::Hang
+            | FaultKind::Partition
+            | FaultKind::Swizzle
+            | FaultKind::ResetConnections
+            | FaultKind::LoseConnection
+            | FaultKind::HalfOpen
+            | FaultKind::Refuse
+            | FaultKind::ResetInUse
+            | FaultKind::Slow
+            | FaultKind::Spike
+            | FaultKind::RateLimit
+            | FaultKind::ClockJump => return false,
         }
         true
     }
@@ -121,50 +121,50 @@ impl Target {
 }
 
 fn begin(place: &Place<'_>, fault: Fault) -> bool {
-    match fault.trouble {
-        Trouble::Crash => place.crash(),
-        Trouble::SwitchOff => place.switch_off(),
-        Trouble::Hang => place.hang(true),
-        Trouble::Partition => place.partition(),
-        Trouble::ResetConnections => place.reset_connections(),
-        Trouble::LoseConnection => return place.lose_connection(),
-        Trouble::HalfOpen => place.set_reachability(Reachability::Silent),
-        Trouble::Refuse => place.set_reachability(Reachability::Refuses),
-        Trouble::ResetInUse => place.set_reachability(Reachability::Resets),
-        Trouble::RateLimit => {
+    match fault.kind {
+        FaultKind::Crash => place.crash(),
+        FaultKind::SwitchOff => place.switch_off(),
+        FaultKind::Hang => place.hang(true),
+        FaultKind::Partition => place.partition(),
+        FaultKind::ResetConnections => place.reset_connections(),
+        FaultKind::LoseConnection => return place.lose_connection(),
+        FaultKind::HalfOpen => place.set_reachability(Reachability::Silent),
+        FaultKind::Refuse => place.set_reachability(Reachability::Refuses),
+        FaultKind::ResetInUse => place.set_reachability(Reachability::Resets),
+        FaultKind::RateLimit => {
             let mut random = fault.random();
             let (rate, queue) = (pick(&mut random, &[1, 5, 50]), pick(&mut random, &[0, 3, 100]));
             return limit(place, Some((rate, queue)));
         }
-        Trouble::LoseData
-        | Trouble::Swizzle
-        | Trouble::StepDown
-        | Trouble::Reconfigure
-        | Trouble::Lag
-        | Trouble::Slow
-        | Trouble::Spike
-        | Trouble::ClockJump => return false,
+        FaultKind::LoseData
+        | FaultKind::Swizzle
+        | FaultKind::StepDown
+        | FaultKind::Reconfigure
+        | FaultKind::Lag
+        | FaultKind::Slow
+        | FaultKind::Spike
+        | FaultKind::ClockJump => return false,
     }
     true
 }
 
-fn end(place: &Place<'_>, trouble: Trouble) {
-    match trouble {
-        Trouble::Crash | Trouble::SwitchOff => place.restart(),
-        Trouble::Hang => place.hang(false),
-        Trouble::Partition => place.heal(),
-        Trouble::HalfOpen | Trouble::Refuse | Trouble::ResetInUse => place.set_reachability(Reachability::Up),
-        Trouble::RateLimit => drop(limit(place, None)),
-        Trouble::LoseData
-        | Trouble::Swizzle
-        | Trouble::StepDown
-        | Trouble::Reconfigure
-        | Trouble::Lag
-        | Trouble::ResetConnections
-        | Trouble::LoseConnection
-        | Trouble::Slow
-        | Trouble::Spike
-        | Trouble::ClockJump => {}
+fn end(place: &Place<'_>, kind: FaultKind) {
+    match kind {
+        FaultKind::Crash | FaultKind::SwitchOff => place.restart(),
+        FaultKind::Hang => place.hang(false),
+        FaultKind::Partition => place.heal(),
+        FaultKind::HalfOpen | FaultKind::Refuse | FaultKind::ResetInUse => place.set_reachability(Reachability::Up),
+        FaultKind::RateLimit => drop(limit(place, None)),
+        FaultKind::LoseData
+        | FaultKind::Swizzle
+        | FaultKind::StepDown
+        | FaultKind::Reconfigure
+        | FaultKind::Lag
+        | FaultKind::ResetConnections
+        | FaultKind::LoseConnection
+        | FaultKind::Slow
+        | FaultKind::Spike
+        | FaultKind::ClockJump => {}
     }
 }
 
@@ -184,7 +184,7 @@ fn limit(place: &Place<'_>, limit: Option<(i32, i32)>) -> bool {
 /// Makes the network slow for a while.
 async fn pace(runtime: &SimRuntime, fault: Fault) -> bool {
     let mut random = fault.random();
-    let (latency, bytes) = if fault.trouble == Trouble::Slow {
+    let (latency, bytes) = if fault.kind == FaultKind::Slow {
         (USUAL, Some(pick(&mut random, &[5_000, 50_000, 500_000])))
     } else {
         let least = pick(&mut random, &[2_000, 30_000, 300_000]);

@@ -10,7 +10,7 @@ use cmap_sim::bson::rawdoc;
 use cmap_sim::{Client, Data, Event, PoolEvent, Sim};
 
 use super::OPERATIONS;
-use super::fault::Trouble;
+use super::fault::FaultKind;
 use super::ledger::{Ledger, Limits};
 use super::mark::Mark;
 use super::plan::Plan;
@@ -44,20 +44,20 @@ fn a_seed_is_one_run_and_its_recording_repeats() {
 }
 
 #[test]
-fn each_trouble_alone_breaks_no_law_and_can_be_carried_out() {
-    let mut missed: Vec<_> = Trouble::ALL.to_vec();
+fn each_fault_alone_breaks_no_law_and_can_be_carried_out() {
+    let mut missed: Vec<_> = FaultKind::ALL.to_vec();
     for seed in 0..200 {
         let mut plan = Plan::of(seed, None, 20);
         plan.faults.truncate(1);
         let Some(fault) = plan.faults.first().copied() else { continue };
-        if !missed.contains(&fault.trouble) {
+        if !missed.contains(&fault.kind) {
             continue;
         }
 
         let outcome = run(&plan, false);
 
         assert_eq!(outcome.result, Ok(()), "seed {seed}: {fault:?}");
-        missed.retain(|trouble| *trouble != fault.trouble || !outcome.marks.contains(&Mark::Befell(fault.trouble)));
+        missed.retain(|kind| *kind != fault.kind || !outcome.marks.contains(&Mark::Befell(fault.kind)));
     }
     assert_eq!(missed, [], "never carried out");
 }
@@ -71,9 +71,9 @@ fn the_sums_of_pools_with_the_same_numbers_are_judged() {
         events.iter().find(is_creation).expect("the pool was created").clone()
     };
     let events = events();
-    let is_lent =
+    let is_borrowed =
         |(_, event): &(ServerAddress, Event)| matches!(event, Event::Pool(PoolEvent::ConnectionCheckedOut { .. }));
-    let lent = events.iter().position(is_lent).expect("a connection was lent");
+    let lent = events.iter().position(is_borrowed).expect("a connection was lent");
     let leaving = &events[..=lent];
 
     let open = judge(leaving.iter().chain([&created(&events)]).chain(&events[1..]));

@@ -34,7 +34,7 @@ pub(super) struct Temper {
     /// The time between two changes of identities and credentials, in microseconds; 0 = none.
     pub(super) rotations: u64,
     /// The time between two troubles of the servers, in microseconds; 0 = none.
-    pub(super) troubles: u64,
+    pub(super) faults: u64,
     pub(super) changes: bool,
     pub(super) suspensions: bool,
     /// Answers to checks that take long.
@@ -62,7 +62,7 @@ impl Temper {
             identities: 0,
             refusals: 0,
             rotations: 0,
-            troubles: 0,
+            faults: 0,
             changes: false,
             suspensions: false,
             spikes: 0,
@@ -85,7 +85,7 @@ impl Temper {
             reads: pick(random, &[0, 0, 512, 1024]),
             keys: pick(random, &[0, 512, 900]),
             warm_ups: pick(random, &[0, 0, 20, 200]),
-            troubles: pick(random, &[0, 1_000_000, 100_000, 10_000]),
+            faults: pick(random, &[0, 1_000_000, 100_000, 10_000]),
             changes: random.up_to(2) == 0,
             suspensions: random.up_to(2) == 0,
             identities: pick(random, &[0, 0, 300, 900]),
@@ -137,7 +137,7 @@ pub(super) fn client(random: &mut Random, deployment: Deployment, seed: u64) -> 
     pool.host_timeout = some(random, 6, Duration::from_millis(500));
     pool.backoff = Some(random.up_to(1) == 0);
     pool.max_wait_queue_depth = some(random, 6, QueueDepth::Waiters(1 + depth));
-    pool.reuse = some(random, 4, Reuse::FirstIn);
+    pool.reuse = some(random, 4, Reuse::Fifo);
     pool.max_new_connections_per_second = some(random, 6, 200);
     pool.max_lifetime = some(random, 5, Duration::from_millis(300));
     pool.max_uses = some(random, 5, 20);

@@ -110,7 +110,7 @@ impl World {
         self.step(driver, now, Step::Heard { member, finding })
     }
 
-    pub(super) fn make_trouble<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant) -> Result<(), Broken> {
+    pub(super) fn make_fault<M: Machine>(&mut self, driver: &mut Driver<M>, now: Instant) -> Result<(), Broken> {
         let member = usize::try_from(self.random.next_u64() % 8).unwrap_or_default() % self.members.len();
         let kinds = if self.temper.changes { 18 } else { 12 };
         match self.random.next_u64() % kinds {
@@ -128,7 +128,7 @@ impl World {
             9 | 12..16 if self.temper.changes => return self.resize(driver, now),
             10 if self.temper.changes => {
                 let over = Duration::from_millis(self.up_to(500));
-                return self.step(driver, now, Step::RetireAll(over));
+                return self.step(driver, now, Step::ReplaceConnections(over));
             }
             // The clock of half of the processes that are suspended has not counted it.
             11 if self.temper.suspensions && self.happens(512) => return self.step(driver, now, Step::Resume),

@@ -176,9 +176,9 @@ impl<'a> Session<'a> {
             Operation::RenewCredential { to: Some(NewCredential::Nobody) | None } => {
                 self.simulation.call(|topology, now| topology.renew_credential(now, None));
             }
-            Operation::RetireAll { over_ms } => {
+            Operation::ReplaceConnections { over_ms } => {
                 let over = Duration::from_millis((*over_ms).into());
-                self.simulation.call(|topology, now| topology.retire_all(now, over));
+                self.simulation.call(|topology, now| topology.replace_connections(now, over));
             }
             Operation::WarmUp { connections, error } => {
                 let id =

@@ -62,7 +62,7 @@ fn waits(case: &Case) -> Duration {
         | Operation::Resize { .. }
         | Operation::EndAffinity { .. }
         | Operation::RenewCredential { .. }
-        | Operation::RetireAll { .. }
+        | Operation::ReplaceConnections { .. }
         | Operation::WarmUp { .. }
         | Operation::Resume {}
         | Operation::Cancel { .. }

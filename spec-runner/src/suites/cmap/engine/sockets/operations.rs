@@ -61,7 +61,9 @@ impl<R: Runtime> Session<R> {
             Operation::Resize { refused, .. } => self.resize(operation, refused.as_deref()),
             Operation::EndAffinity { key } => self.pool.end_affinity(AffinityKey(*key)),
             Operation::RenewCredential { to } => self.renew_credential(*to).await,
-            Operation::RetireAll { over_ms } => self.pool.retire_all(Duration::from_millis((*over_ms).into())),
+            Operation::ReplaceConnections { over_ms } => {
+                self.pool.replace_connections(Duration::from_millis((*over_ms).into()))
+            }
             Operation::WarmUp { connections, error } => {
                 let ended = self.waiting(thread, self.pool.warm_up(*connections, EVENT_TIMEOUT)).await;
                 self.end_warm_up(ended, *error);

@@ -39,19 +39,19 @@ const RUN_LASTS: Duration = Duration::from_secs(60);
 /// What an application takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LotOptions {
+pub struct IdleTunnelOptions {
     /// The most sockets that are accepted and not parked yet; half of them from one address. Default 256.
     pub max_greeting: u32,
     /// The most sockets that are parked for one member. Default 256.
     pub max_parked: u16,
     /// The most sockets that are parked. Default 4,096.
     pub max_parked_in_all: u32,
-    /// How many sockets from one address may be refused in a minute, after a HELLO. One that ends before its HELLO, such as that of a health
-    /// check, counts a tenth, and nothing where an agent has parked from that address within a day. Default 20.
+    /// How many sockets from one address may be refused in a minute, after a HELLO. One that ends before its HELLO, such as that of a
+    /// health check, counts a tenth, and nothing where an agent has parked from that address within a day. Default 20.
     pub max_failures: u32,
 }
 
-impl Default for LotOptions {
+impl Default for IdleTunnelOptions {
     fn default() -> Self {
         Self { max_greeting: 256, max_parked: 256, max_parked_in_all: 4096, max_failures: 20 }
     }
@@ -63,8 +63,8 @@ pub struct SocketId(pub u64);
 
 /// The parked sockets of an application.
 #[derive(Clone, Debug, Default)]
-pub struct Lot {
-    options: LotOptions,
+pub struct IdleTunnels {
+    options: IdleTunnelOptions,
     /// How many sockets there is room for of each member that a client asks for.
     reserved: usize,
     now: Instant,
@@ -151,9 +151,9 @@ pub struct Taken {
     pub demand: u16,
 }
 
-impl Lot {
+impl IdleTunnels {
     /// Nothing is parked. Each agent is to have `wanted` sockets parked for each of its members.
-    pub fn new(options: LotOptions, wanted: u16) -> Self {
+    pub fn new(options: IdleTunnelOptions, wanted: u16) -> Self {
         // An agent has at least one, by which it can be asked for more.
         Self { options, reserved: usize::from(wanted.max(1)), ..Self::default() }
     }

@@ -1,4 +1,4 @@
-//! Floors that follow another server's pool, and limits that follow the servers' roles.
+//! Minimum sizes that follow another server's pool, and limits that follow the servers' roles.
 
 use std::time::Duration;
 
@@ -9,7 +9,9 @@ use cmap_core::options::{PoolLimits, PoolOptions, PoolSizes, QueueDepth};
 use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Condition, Counts, Handle, Output as PoolOutput};
 use cmap_core::server::{ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{Criteria, FloorPolicy, Output, ServerSelector, SizesByRole, Topology, TopologyOptions};
+use cmap_core::topology::{
+    Criteria, MinPoolSizePolicy, Output, ServerSelector, SizesByRole, Topology, TopologyOptions,
+};
 
 const MEMBERS: [&str; 3] = ["a", "b", "c"];
 
@@ -126,7 +128,7 @@ impl Client {
 const SOON: Duration = Duration::from_secs(5);
 
 #[test]
-fn without_a_policy_every_pool_keeps_its_own_floor() {
+fn without_a_policy_every_pool_keeps_its_own_minimum() {
     let mut client = Client::of_set(|_, pool| pool.min_pool_size = Some(1));
 
     client.use_at("a", 8);
@@ -137,7 +139,7 @@ fn without_a_policy_every_pool_keeps_its_own_floor() {
 
 #[test]
 fn secondaries_keep_as_many_connections_as_the_primary_has() {
-    let mut client = Client::of_set(|options, _| options.floor_policy = FloorPolicy::MatchPrimaryNode);
+    let mut client = Client::of_set(|options, _| options.min_pool_size_policy = MinPoolSizePolicy::MatchPrimaryNode);
 
     client.use_at("a", 8);
     client.pass(SOON);
@@ -149,7 +151,7 @@ fn secondaries_keep_as_many_connections_as_the_primary_has() {
 #[test]
 fn a_floor_that_follows_stays_within_max_pool_size() {
     let mut client = Client::of_set(|options, pool| {
-        options.floor_policy = FloorPolicy::MatchPrimaryNode;
+        options.min_pool_size_policy = MinPoolSizePolicy::MatchPrimaryNode;
         options.sizes_by_role = SizesByRole::default().secondary(PoolSizes::default().max_pool_size(3));
         pool.max_pool_size = Some(10);
     });
@@ -162,7 +164,7 @@ fn a_floor_that_follows_stays_within_max_pool_size() {
 
 #[test]
 fn the_new_primary_has_its_connections_before_the_failover() {
-    let mut client = Client::of_set(|options, _| options.floor_policy = FloorPolicy::Automatic);
+    let mut client = Client::of_set(|options, _| options.min_pool_size_policy = MinPoolSizePolicy::Automatic);
     client.use_at("a", 6);
     client.pass(SOON);
     client.check_in_all();
@@ -175,9 +177,9 @@ fn the_new_primary_has_its_connections_before_the_failover() {
 }
 
 #[test]
-fn the_floor_sinks_with_the_primarys_pool() {
+fn the_minimum_sinks_with_the_primarys_pool() {
     let mut client = Client::of_set(|options, pool| {
-        options.floor_policy = FloorPolicy::MatchPrimaryNode;
+        options.min_pool_size_policy = MinPoolSizePolicy::MatchPrimaryNode;
         pool.max_idle_time = Some(Duration::from_secs(60));
     });
     client.use_at("a", 5);
@@ -191,7 +193,7 @@ fn the_floor_sinks_with_the_primarys_pool() {
 
 #[test]
 fn routers_follow_the_busiest() {
-    let mut client = Client::new(|options, _| options.floor_policy = FloorPolicy::Automatic);
+    let mut client = Client::new(|options, _| options.min_pool_size_policy = MinPoolSizePolicy::Automatic);
     for name in MEMBERS {
         client.describe(name, ServerType::Mongos, None);
     }
@@ -206,7 +208,7 @@ fn routers_follow_the_busiest() {
 #[test]
 fn what_followed_the_busiest_sinks_when_it_is_busy_no_more() {
     let mut client = Client::of_set(|options, pool| {
-        options.floor_policy = FloorPolicy::MatchBusiestNode;
+        options.min_pool_size_policy = MinPoolSizePolicy::MatchBusiestNode;
         pool.max_idle_time = Some(Duration::from_secs(60));
     });
     client.use_at("c", 4);
@@ -216,7 +218,7 @@ fn what_followed_the_busiest_sinks_when_it_is_busy_no_more() {
 
     client.pass(Duration::from_secs(300));
 
-    assert_eq!(client.sizes(), [0, 0, 0], "no floor holds up another");
+    assert_eq!(client.sizes(), [0, 0, 0], "no minimum holds up another");
 }
 
 #[test]

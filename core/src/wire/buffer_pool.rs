@@ -1,10 +1,10 @@
 //! Spare memory: large buffers and coders between two uses.
 //!
 //! A pool has many connections, and few of them handle a large message at the same time. So a connection keeps at most
-//! [`KEPT`] of each of its buffers, and no coder. What it needs beyond that it borrows from the [`Spares`] of its client
+//! [`KEPT`] of each of its buffers, and no coder. What it needs beyond that it borrows from the [`BufferPool`] of its client
 //! for one use. It takes what is there; otherwise it allocates, and gives back what it allocated.
 //!
-//! Nothing here is a lock. Threads that share spares implement [`Lender`] by one, which is held for a look-up only: what
+//! Nothing here is a lock. Threads that share pooled buffers implement [`Lender`] by one, which is held for a look-up only: what
 //! has no room is handed out as [`Excess`], to be freed once the lock is released.
 
 use alloc::collections::VecDeque;
@@ -16,14 +16,14 @@ use super::compression::{Compression, Compressor, Decompressor};
 /// How many bytes of a buffer stay with a connection from one message to the next.
 pub const KEPT: usize = 256 * 1024;
 
-/// Memory that nobody uses at the moment, at most [`Spares::LIMIT`] bytes. When there is no room, what has been here the
-/// longest makes way, so that the spares follow what is needed.
+/// Memory that nobody uses at the moment, at most [`BufferPool::LIMIT`] bytes. When there is no room, what has been here the
+/// longest makes way, so that the pooled buffers follow what is needed.
 #[derive(Default)]
-pub struct Spares {
+pub struct BufferPool {
     limit: usize,
     held: usize,
     /// The one that has been here the longest is the first.
-    spares: VecDeque<Spare>,
+    buffers: VecDeque<Spare>,
 }
 
 enum Spare {
@@ -33,17 +33,17 @@ enum Spare {
     Decompressor(Decompressor),
 }
 
-/// Spares for which there is no room. Dropping them frees them.
+/// Pooled buffers for which there is no room. Dropping them frees them.
 #[must_use = "free it outside of the lock"]
 #[derive(Default)]
 pub struct Excess {
-    spares: Vec<Spare>,
+    buffers: Vec<Spare>,
 }
 
-/// Who lends spares: the spares themselves, or a lock around them.
+/// Who lends pooled buffers: the pooled buffers themselves, or a lock around them.
 pub trait Lender {
-    /// Calls `visit` with the spares.
-    fn visit<T>(&mut self, visit: impl FnOnce(&mut Spares) -> T) -> T;
+    /// Calls `visit` with the pooled buffers.
+    fn visit<T>(&mut self, visit: impl FnOnce(&mut BufferPool) -> T) -> T;
 
     /// Replaces `buffer` by a spare of at least `needed` bytes, if that is more than it has and more than [`KEPT`], and if
     /// there is one. What `buffer` holds is copied.
@@ -63,15 +63,15 @@ pub trait Lender {
     }
 }
 
-impl Lender for Spares {
-    fn visit<T>(&mut self, visit: impl FnOnce(&mut Spares) -> T) -> T {
+impl Lender for BufferPool {
+    fn visit<T>(&mut self, visit: impl FnOnce(&mut BufferPool) -> T) -> T {
         visit(self)
     }
 }
 
 #[cold]
 fn replace<L: Lender + ?Sized>(lender: &mut L, buffer: &mut Vec<u8>, needed: usize) {
-    if let Some(mut spare) = lender.visit(|spares| spares.take_buffer(needed)) {
+    if let Some(mut spare) = lender.visit(|buffers| buffers.take_buffer(needed)) {
         spare.extend_from_slice(buffer);
         *buffer = spare;
     }
@@ -79,10 +79,10 @@ fn replace<L: Lender + ?Sized>(lender: &mut L, buffer: &mut Vec<u8>, needed: usi
 
 #[cold]
 fn take<L: Lender + ?Sized>(lender: &mut L, mut buffer: Vec<u8>) {
-    if buffer.capacity() <= Spares::LIMIT {
+    if buffer.capacity() <= BufferPool::LIMIT {
         // A spare must not carry one user's data to another one's use, nor keep it for as long as the client lives.
         overwrite(&mut buffer);
-        drop(lender.visit(|spares| spares.put_buffer(buffer)));
+        drop(lender.visit(|buffers| buffers.put_buffer(buffer)));
     }
 }
 
@@ -92,16 +92,16 @@ fn overwrite(buffer: &mut Vec<u8>) {
     buffer.resize(buffer.capacity(), 0);
 }
 
-impl Spares {
+impl BufferPool {
     /// How many bytes of spares a client keeps, coders included.
     pub const LIMIT: usize = 8 * 1024 * 1024;
 
-    /// Spares of up to [`LIMIT`](Self::LIMIT) bytes; none yet.
+    /// Pooled buffers of up to [`LIMIT`](Self::LIMIT) bytes; none yet.
     pub fn new() -> Self {
         Self { limit: Self::LIMIT, ..Self::default() }
     }
 
-    /// Spares that stay empty: what is borrowed is allocated, what is given back is freed.
+    /// Pooled buffers that stay empty: what is borrowed is allocated, what is given back is freed.
     pub(crate) fn none() -> Self {
         Self::default()
     }
@@ -113,7 +113,7 @@ impl Spares {
 
     /// The smallest buffer of at least so many bytes, if there is one. It is empty.
     pub fn take_buffer(&mut self, at_least: usize) -> Option<Vec<u8>> {
-        let fitting = self.spares.iter().enumerate().filter_map(|(at, spare)| match spare {
+        let fitting = self.buffers.iter().enumerate().filter_map(|(at, spare)| match spare {
             Spare::Buffer(buffer) if buffer.capacity() >= at_least => Some((buffer.capacity(), at)),
             Spare::Buffer(_) | Spare::Compressor(_) | Spare::Decompressor(_) => None,
         });
@@ -127,7 +127,7 @@ impl Spares {
     /// A compressor that compresses so, if there is one.
     pub fn take_compressor(&mut self, compression: Compression) -> Option<Compressor> {
         let is_one = |spare: &Spare| matches!(spare, Spare::Compressor(it) if it.compression() == compression);
-        match self.remove(self.spares.iter().position(is_one)?)? {
+        match self.remove(self.buffers.iter().position(is_one)?)? {
             Spare::Compressor(compressor) => Some(compressor),
             Spare::Buffer(_) | Spare::Decompressor(_) => None,
         }
@@ -136,7 +136,7 @@ impl Spares {
     /// A decompressor, if there is one.
     pub fn take_decompressor(&mut self) -> Option<Decompressor> {
         let is_one = |spare: &Spare| matches!(spare, Spare::Decompressor(_));
-        match self.remove(self.spares.iter().position(is_one)?)? {
+        match self.remove(self.buffers.iter().position(is_one)?)? {
             Spare::Decompressor(decompressor) => Some(decompressor),
             Spare::Buffer(_) | Spare::Compressor(_) => None,
         }
@@ -162,21 +162,21 @@ impl Spares {
         let mut excess = Excess::default();
         let size = spare.size();
         if size > self.limit {
-            excess.spares.push(spare);
+            excess.buffers.push(spare);
             return excess;
         }
         while self.held + size > self.limit
             && let Some(oldest) = self.remove(0)
         {
-            excess.spares.push(oldest);
+            excess.buffers.push(oldest);
         }
         self.held += size;
-        self.spares.push_back(spare);
+        self.buffers.push_back(spare);
         excess
     }
 
     fn remove(&mut self, at: usize) -> Option<Spare> {
-        let spare = self.spares.remove(at)?;
+        let spare = self.buffers.remove(at)?;
         self.held -= spare.size();
         Some(spare)
     }
@@ -193,15 +193,15 @@ impl Spare {
     }
 }
 
-impl fmt::Debug for Spares {
+impl fmt::Debug for BufferPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spares").field("held", &self.held).finish_non_exhaustive()
+        f.debug_struct("BufferPool").field("held", &self.held).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for Excess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Excess").field("count", &self.spares.len()).finish()
+        f.debug_struct("Excess").field("count", &self.buffers.len()).finish()
     }
 }
 
@@ -217,40 +217,40 @@ mod tests {
 
     #[test]
     fn the_smallest_buffer_that_fits_is_lent() {
-        let mut spares = Spares::new();
+        let mut buffers = BufferPool::new();
         for mib in [3, 1, 2] {
-            drop(spares.put_buffer(buffer(mib * MIB)));
+            drop(buffers.put_buffer(buffer(mib * MIB)));
         }
 
-        let lent = [MIB + 1, MIB, 4 * MIB].map(|needed| spares.take_buffer(needed).map(|it| it.capacity() / MIB));
+        let lent = [MIB + 1, MIB, 4 * MIB].map(|needed| buffers.take_buffer(needed).map(|it| it.capacity() / MIB));
 
         assert_eq!(lent, [Some(2), Some(1), None]);
-        assert_eq!(spares.held(), 3 * MIB);
+        assert_eq!(buffers.held(), 3 * MIB);
     }
 
     #[test]
     fn what_was_given_back_first_makes_way() {
-        let mut spares = Spares::new();
+        let mut buffers = BufferPool::new();
         for _ in 0..8 {
-            drop(spares.put_buffer(buffer(MIB)));
+            drop(buffers.put_buffer(buffer(MIB)));
         }
 
-        let excess = spares.put_buffer(buffer(2 * MIB));
+        let excess = buffers.put_buffer(buffer(2 * MIB));
 
-        assert_eq!(excess.spares.len(), 2);
-        assert_eq!(spares.held(), Spares::LIMIT);
-        assert!(spares.take_buffer(2 * MIB).is_some());
+        assert_eq!(excess.buffers.len(), 2);
+        assert_eq!(buffers.held(), BufferPool::LIMIT);
+        assert!(buffers.take_buffer(2 * MIB).is_some());
     }
 
     #[test]
     fn a_buffer_larger_than_all_spares_together_is_freed_and_costs_no_other_its_place() {
-        let mut spares = Spares::new();
-        drop(spares.put_buffer(buffer(MIB)));
+        let mut buffers = BufferPool::new();
+        drop(buffers.put_buffer(buffer(MIB)));
 
-        spares.take_back(&mut buffer(Spares::LIMIT + 1));
-        drop(spares.put_buffer(buffer(Spares::LIMIT + 1)));
+        buffers.take_back(&mut buffer(BufferPool::LIMIT + 1));
+        drop(buffers.put_buffer(buffer(BufferPool::LIMIT + 1)));
 
-        assert_eq!(spares.held(), MIB);
+        assert_eq!(buffers.held(), MIB);
     }
 
     #[test]
@@ -266,28 +266,28 @@ mod tests {
 
     #[test]
     fn a_small_buffer_stays_where_it_is() {
-        let (mut spares, mut small) = (Spares::new(), buffer(KEPT));
-        drop(spares.put_buffer(buffer(MIB)));
+        let (mut buffers, mut small) = (BufferPool::new(), buffer(KEPT));
+        drop(buffers.put_buffer(buffer(MIB)));
 
-        spares.lend(&mut small, KEPT);
-        spares.take_back(&mut small);
+        buffers.lend(&mut small, KEPT);
+        buffers.take_back(&mut small);
 
-        assert_eq!((small.capacity(), spares.held()), (KEPT, MIB));
+        assert_eq!((small.capacity(), buffers.held()), (KEPT, MIB));
     }
 
     #[test]
     fn what_a_buffer_holds_moves_to_the_spare_that_replaces_it() {
-        let (mut spares, mut message) = (Spares::new(), b"begun".to_vec());
-        drop(spares.put_buffer(buffer(MIB)));
+        let (mut buffers, mut message) = (BufferPool::new(), b"begun".to_vec());
+        drop(buffers.put_buffer(buffer(MIB)));
 
-        spares.lend(&mut message, MIB);
+        buffers.lend(&mut message, MIB);
 
         assert_eq!((message.as_slice(), message.capacity()), (&b"begun"[..], MIB));
     }
 
     #[test]
     fn no_spares_lend_and_keep_nothing() {
-        let (mut none, mut large) = (Spares::none(), buffer(MIB));
+        let (mut none, mut large) = (BufferPool::none(), buffer(MIB));
 
         none.take_back(&mut large);
 
@@ -299,12 +299,12 @@ mod tests {
     fn a_compressor_is_lent_for_its_own_level_only() {
         use super::super::compression::ZlibLevel;
         let [fast, best] = [1, 9].map(|level| Compression::Zlib(ZlibLevel::new(level).unwrap()));
-        let mut spares = Spares::new();
-        drop(spares.put_compressor(Compressor::new(fast).unwrap()));
+        let mut buffers = BufferPool::new();
+        drop(buffers.put_compressor(Compressor::new(fast).unwrap()));
 
-        let lent = [best, fast, fast].map(|wanted| spares.take_compressor(wanted).map(|it| it.compression()));
+        let lent = [best, fast, fast].map(|wanted| buffers.take_compressor(wanted).map(|it| it.compression()));
 
         assert_eq!(lent, [None, Some(fast), None]);
-        assert_eq!(spares.held(), 0);
+        assert_eq!(buffers.held(), 0);
     }
 }

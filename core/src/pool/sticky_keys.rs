@@ -25,21 +25,21 @@ pub(super) const MOST_KEYS: usize = 128;
 
 /// The keys of a pool, and the check-outs that wait for their connections.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Bonds {
+pub(crate) struct StickyKeys {
     pub(super) keys: BTreeMap<AffinityKey, Key>,
     /// By connection.
-    pub(super) bonds: Vec<Bond>,
+    pub(super) pins: Vec<Pin>,
     #[serde(skip)]
     pub(super) holds: Holds,
     /// The keys of check-outs that wait.
     asked_by: Vec<Option<AffinityKey>>,
     /// Check-outs that wait for the connection of their key.
-    pub(super) loyal: u32,
+    pub(super) sticky: u32,
 }
 
 /// What ties keys and check-outs to one connection.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Bond {
+pub(super) struct Pin {
     /// The one that was bound first comes first.
     pub(super) keys: Vec<AffinityKey>,
     pub(super) waiters: List<WAITERS>,
@@ -50,11 +50,11 @@ pub(super) struct Bond {
 pub(super) struct Holds {
     /// Until when none ends, as far as is known. Those of connections that come back later end later.
     pub(super) until: Instant,
-    /// The hottest available connection of which it is known that neither it nor a colder one is held.
+    /// The most recently used available connection of which it is known that neither it nor a less recently used one is held.
     pub(super) free: Key,
 }
 
-impl Bonds {
+impl StickyKeys {
     /// What a pool with these limits needs from the start.
     pub(super) fn of(limits: &Limits) -> Option<Box<Self>> {
         limits.affinity.map(|_| Box::default())
@@ -79,27 +79,27 @@ impl Bonds {
         }
         self.unbind(key);
         let place = connection as usize;
-        if self.bonds.len() <= place {
-            self.bonds.resize_with(place + 1, Bond::default);
+        if self.pins.len() <= place {
+            self.pins.resize_with(place + 1, Pin::default);
         }
-        let bond = &mut self.bonds[place];
-        if bond.keys.len() >= MOST_KEYS {
-            let oldest = bond.keys.remove(0);
+        let pin = &mut self.pins[place];
+        if pin.keys.len() >= MOST_KEYS {
+            let oldest = pin.keys.remove(0);
             self.keys.remove(&oldest);
         }
-        bond.keys.push(key);
+        pin.keys.push(key);
         self.keys.insert(key, connection);
     }
 
     pub(super) fn unbind(&mut self, key: AffinityKey) {
         let Some(connection) = self.keys.remove(&key) else { return };
-        let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
-        bond.keys.retain(|&bound| bound != key);
+        let Some(pin) = self.pins.get_mut(connection as usize) else { return };
+        pin.keys.retain(|&bound| bound != key);
     }
 
     pub(super) fn unbind_all(&mut self, connection: Key) {
-        let Some(bond) = self.bonds.get_mut(connection as usize) else { return };
-        for key in core::mem::take(&mut bond.keys) {
+        let Some(pin) = self.pins.get_mut(connection as usize) else { return };
+        for key in core::mem::take(&mut pin.keys) {
             self.keys.remove(&key);
         }
     }
@@ -108,16 +108,16 @@ impl Bonds {
     #[inline(always)]
     pub(super) fn release<C>(&mut self, connection: Key, connections: &Connections<C>) {
         if self.holds.free == connection {
-            self.holds.free = connections.colder(connection).unwrap_or(NIL);
+            self.holds.free = connections.less_recent(connection).unwrap_or(NIL);
         }
     }
 
     /// Whether a connection has keys: where connections are held, it is while it is available.
     pub(super) fn has_keys(&self, connection: Key) -> bool {
-        self.bonds.get(connection as usize).is_some_and(|bond| !bond.keys.is_empty())
+        self.pins.get(connection as usize).is_some_and(|pin| !pin.keys.is_empty())
     }
 
-    /// The coldest of the available connections that have keys.
+    /// The least recently used of the available connections that have keys.
     pub(super) fn first_held<C>(&self, connections: &Connections<C>) -> Option<Key> {
         if self.keys.is_empty() {
             return None;
@@ -134,15 +134,15 @@ impl Bonds {
         self.holds.free = free.last().unwrap_or(self.holds.free);
     }
 
-    pub(super) fn first_loyal(&self, connection: Key) -> Option<Key> {
-        self.bonds.get(connection as usize)?.waiters.front()
+    pub(super) fn first_sticky(&self, connection: Key) -> Option<Key> {
+        self.pins.get(connection as usize)?.waiters.front()
     }
 
-    /// Of the available connections that are not held, the one with the fewest keys; among equals the hottest.
+    /// Of the available connections that are not held, the one with the fewest keys; among equals the most recently used.
     pub(super) fn least_shared<C>(&self, connections: &Connections<C>, holds: bool) -> Option<Key> {
         let mut least: Option<(usize, Key)> = None;
-        for key in connections.hottest_first(|key| !(holds && self.has_keys(key))) {
-            let number = self.bonds.get(key as usize).map_or(0, |bond| bond.keys.len());
+        for key in connections.most_recent_first(|key| !(holds && self.has_keys(key))) {
+            let number = self.pins.get(key as usize).map_or(0, |pin| pin.keys.len());
             if least.is_none_or(|(fewest, _)| number < fewest) {
                 least = Some((number, key));
             }
@@ -155,14 +155,14 @@ impl Bonds {
 }
 
 impl<C> Connections<C> {
-    /// The available connections that are `meant`, from the coldest on.
-    pub(super) fn coldest_first(&self, meant: impl Fn(Key) -> bool) -> impl Iterator<Item = Key> {
+    /// The available connections that are `meant`, from the least recently used on.
+    pub(super) fn least_recent_first(&self, meant: impl Fn(Key) -> bool) -> impl Iterator<Item = Key> {
         self.hotter_than(NIL).filter(move |&key| meant(key))
     }
 
-    /// The available connections that are `meant`, from the hottest on.
-    pub(super) fn hottest_first(&self, meant: impl Fn(Key) -> bool) -> impl Iterator<Item = Key> {
-        core::iter::successors(self.available.back(), |&key| self.colder(key)).filter(move |&key| meant(key))
+    /// The available connections that are `meant`, from the most recently used on.
+    pub(super) fn most_recent_first(&self, meant: impl Fn(Key) -> bool) -> impl Iterator<Item = Key> {
+        core::iter::successors(self.available.back(), |&key| self.less_recent(key)).filter(move |&key| meant(key))
     }
 
     /// The available connections that came back after one of them, or all.
@@ -172,7 +172,7 @@ impl<C> Connections<C> {
     }
 
     /// The available connection that came back before another one.
-    fn colder(&self, key: Key) -> Option<Key> {
+    fn less_recent(&self, key: Key) -> Option<Key> {
         self.available.previous(&self.slots, key)
     }
 }

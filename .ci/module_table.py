@@ -1,4 +1,4 @@
-"""A table of the rooms of core: their regions, and the share that was reached.
+"""A table of the modules of core: their regions, and the share that was reached.
 
 The reports are those of `llvm-cov export -format=text -skip-functions`. A region counts once, however many copies of its code were
 compiled: generic functions, other features, unit tests. It is reached if one of them was.
@@ -7,7 +7,7 @@ compiled: generic functions, other features, unit tests. It is reached if one of
 import json
 import pathlib
 
-# The rooms whose code every check-out runs through, and the share of them that has to be reached.
+# The modules whose code every check-out runs through, and the share of them that has to be reached.
 PROMISED = {"pool", "server", "topology", "wire", "connection"}
 BAR = 90.0
 
@@ -34,13 +34,13 @@ def within_core(parts):
     return any((folder, source) == ("core", "src") and parent != "fuzz" for parent, folder, source in triples)
 
 
-def rooms(files):
-    """The files of each room together."""
+def modules(files):
+    """The files of each module together."""
     together = {}
     for name, (covered, count) in files.items():
-        room = name.split("/")[0].removesuffix(".rs")
-        before = together.get(room, (0, 0))
-        together[room] = (before[0] + covered, before[1] + count)
+        module = name.split("/")[0].removesuffix(".rs")
+        before = together.get(module, (0, 0))
+        together[module] = (before[0] + covered, before[1] + count)
     return dict(sorted(together.items()))
 
 
@@ -56,10 +56,10 @@ def share(pair):
 def table(columns):
     """Lines of a table in Markdown. `columns` has the files of each column by its title; the last one counts the regions."""
     *_, last = columns.values()
-    lines = [" | ".join(["| room | regions", *columns]) + " |", "|---|---:" + "|---:" * len(columns) + "|"]
-    by_room = [rooms(files) for files in columns.values()]
-    for room, (_, count) in rooms(last).items():
-        lines.append(row(f"`{room}`", count, [of.get(room, (0, 0)) for of in by_room]))
+    lines = [" | ".join(["| module | regions", *columns]) + " |", "|---|---:" + "|---:" * len(columns) + "|"]
+    by_module = [modules(files) for files in columns.values()]
+    for module, (_, count) in modules(last).items():
+        lines.append(row(f"`{module}`", count, [of.get(module, (0, 0)) for of in by_module]))
     lines.append(row("all of core", total(last)[1], [total(files) for files in columns.values()]))
     return lines
 
@@ -75,4 +75,4 @@ def least_covered(files):
 
 
 def below_the_bar(files):
-    return [room for room, pair in rooms(files).items() if room in PROMISED and share(pair) < BAR]
+    return [module for module, pair in modules(files).items() if module in PROMISED and share(pair) < BAR]

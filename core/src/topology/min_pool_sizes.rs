@@ -1,11 +1,11 @@
-//! Floors that follow another server's pool, as mongos' pools have them (`ReplicaSetMatching`).
+//! Minimum sizes that follow another server's pool, as mongos' pools have them (`ReplicaSetMatching`).
 //!
 //! A failover sends the primary's whole load to another member, whose pool may be almost empty: until its connections are
 //! established, and logged in, everybody waits. Pools that keep as many connections as the busiest one are ready for it.
 //!
 //! Which connections count as a server's: to follow the primary, all that it has (in use and available), because they are
-//! what the next primary will need. To follow the busiest, those that are in use or waited for: what a floor keeps
-//! available must not hold up the floors of others, or none would ever sink again.
+//! what the next primary will need. To follow the busiest, those that are in use or waited for: what a minimum keeps
+//! available must not hold up the minimums of others, or none would ever sink again.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::server::ServerId;
 /// How many connections the pools keep up besides minPoolSize. Never more than maxPoolSize.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum FloorPolicy {
+pub enum MinPoolSizePolicy {
     /// None: each pool keeps up its own minPoolSize, and no more.
     #[default]
     Disabled,
@@ -37,16 +37,17 @@ struct Leader {
 }
 
 impl<C> Topology<C> {
-    /// Raises and lowers the floors of the pools, after something has happened in one of them.
-    pub(super) fn follow_floors(&mut self) {
-        let leader = match (self.options.floor_policy, self.description.topology_type) {
-            (FloorPolicy::Disabled, _) => return,
-            (FloorPolicy::Automatic | FloorPolicy::MatchPrimaryNode, TopologyType::ReplicaSetWithPrimary) => {
-                self.primary_to_follow()
-            }
-            (FloorPolicy::Automatic, TopologyType::Sharded) => self.busiest_to_follow(),
+    /// Raises and lowers the minimums of the pools, after something has happened in one of them.
+    pub(super) fn follow_min_pool_sizes(&mut self) {
+        let leader = match (self.options.min_pool_size_policy, self.description.topology_type) {
+            (MinPoolSizePolicy::Disabled, _) => return,
             (
-                FloorPolicy::MatchBusiestNode,
+                MinPoolSizePolicy::Automatic | MinPoolSizePolicy::MatchPrimaryNode,
+                TopologyType::ReplicaSetWithPrimary,
+            ) => self.primary_to_follow(),
+            (MinPoolSizePolicy::Automatic, TopologyType::Sharded) => self.busiest_to_follow(),
+            (
+                MinPoolSizePolicy::MatchBusiestNode,
                 TopologyType::Sharded | TopologyType::ReplicaSetWithPrimary | TopologyType::ReplicaSetNoPrimary,
             ) => self.busiest_to_follow(),
             _ => None,

@@ -4,7 +4,7 @@ use super::*;
 
 /// A stock, and the application that it dials.
 struct World {
-    stock: Stock,
+    tunnels: Tunnels,
     now: Instant,
     wanted: u16,
     dialled: Vec<SocketId>,
@@ -14,7 +14,8 @@ struct World {
 impl World {
     fn new(limits: &Limits, wanted: u16) -> Self {
         let now = Instant::from_millis(1_000);
-        let mut world = Self { stock: Stock::new(limits, 7, now), now, wanted, dialled: Vec::new(), left: Vec::new() };
+        let mut world =
+            Self { tunnels: Tunnels::new(limits, 7, now), now, wanted, dialled: Vec::new(), left: Vec::new() };
         world.drain();
         world
     }
@@ -27,10 +28,10 @@ impl World {
     }
 
     fn drain(&mut self) {
-        while let Some(output) = self.stock.poll_output() {
+        while let Some(output) = self.tunnels.poll_output() {
             match output {
-                StockOutput::Dial(socket) => self.dialled.push(socket),
-                StockOutput::Leave(socket) => self.left.push(socket),
+                TunnelOutput::Dial(socket) => self.dialled.push(socket),
+                TunnelOutput::Leave(socket) => self.left.push(socket),
             }
         }
     }
@@ -38,7 +39,7 @@ impl World {
     fn park_all(&mut self) {
         while !self.dialled.is_empty() {
             let socket = self.dialled.remove(0);
-            self.stock.handle_parked(self.now, socket, self.wanted);
+            self.tunnels.handle_parked(self.now, socket, self.wanted);
             self.drain();
         }
     }
@@ -46,34 +47,34 @@ impl World {
     /// The time passes, and nothing is done before it is due.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
-        while let Some(at) = self.stock.poll_timeout().filter(|at| *at <= end) {
+        while let Some(at) = self.tunnels.poll_timeout().filter(|at| *at <= end) {
             assert!(at > self.now, "due at {at:?}, and it is {:?}", self.now);
             self.now = at;
-            self.stock.handle_timeout(at);
+            self.tunnels.handle_timeout(at);
             self.drain();
         }
         self.now = end;
-        self.stock.handle_timeout(end);
+        self.tunnels.handle_timeout(end);
         self.drain();
     }
 
     fn end(&mut self, socket: SocketId, end: SocketEnd) {
-        self.stock.handle_end(self.now, socket, end);
+        self.tunnels.handle_end(self.now, socket, end);
         self.drain();
     }
 
     fn start(&mut self, socket: SocketId) {
-        self.stock.handle_start(self.now, socket);
+        self.tunnels.handle_start(self.now, socket);
         self.drain();
     }
 
     fn demand(&mut self, number: u16) {
-        self.stock.handle_demand(self.now, number);
+        self.tunnels.handle_demand(self.now, number);
         self.drain();
     }
 
     fn parked(&self) -> Vec<SocketId> {
-        self.stock.parked.keys().copied().collect()
+        self.tunnels.parked.keys().copied().collect()
     }
 }
 
@@ -84,7 +85,7 @@ fn the_first_socket_asks_how_many_are_wanted_x_125() {
 
     world.park_all();
 
-    assert_eq!(world.stock.counts(), SocketCounts { parked: 4, ..SocketCounts::default() });
+    assert_eq!(world.tunnels.counts(), SocketCounts { parked: 4, ..SocketCounts::default() });
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn a_started_socket_is_replaced_x_125() {
     world.start(started);
 
     assert_eq!(world.dialled.len(), 1);
-    assert_eq!(world.stock.counts().in_use, 1);
+    assert_eq!(world.tunnels.counts().in_use, 1);
 }
 
 #[test]
@@ -107,14 +108,14 @@ fn a_demand_is_met_once_however_often_it_is_said_x_125() {
     assert_eq!(world.dialled.len(), 7);
     world.park_all();
 
-    assert_eq!(world.stock.counts().parked, 9);
+    assert_eq!(world.tunnels.counts().parked, 9);
 }
 
 #[test]
 fn an_application_that_wants_none_has_one_by_which_it_can_ask_x_125() {
     let world = World::settled(&Limits::default(), 0);
 
-    assert_eq!(world.stock.counts().parked, 1);
+    assert_eq!(world.tunnels.counts().parked, 1);
 }
 
 #[test]
@@ -126,8 +127,8 @@ fn there_are_never_more_sockets_than_the_limit_x_125() {
     world.start(started);
     world.demand(100);
     world.park_all();
-    assert_eq!(world.stock.total(), 3);
-    assert!(world.stock.is_at_its_limit());
+    assert_eq!(world.tunnels.total(), 3);
+    assert!(world.tunnels.is_at_its_limit());
 
     world.end(started, SocketEnd::Over);
     assert_eq!(world.dialled.len(), 1);
@@ -153,7 +154,7 @@ fn sockets_that_nobody_needs_leave_after_a_minute_x_128() {
     world.pass(Duration::from_secs(1));
 
     assert_eq!(world.left.len(), 7);
-    assert_eq!(world.stock.counts().parked, 2);
+    assert_eq!(world.tunnels.counts().parked, 2);
 }
 
 #[test]
@@ -242,7 +243,7 @@ fn after_a_failure_one_is_dialled_at_a_time_after_pauses_x_126() {
     assert_eq!(world.dialled.len(), 1);
     world.park_all();
 
-    assert_eq!(world.stock.counts().parked, 5);
+    assert_eq!(world.tunnels.counts().parked, 5);
 }
 
 #[test]
@@ -254,7 +255,7 @@ fn an_application_that_parks_and_hangs_up_is_not_stormed_x_126() {
     while world.now < end {
         while let Some(socket) = world.dialled.pop() {
             attempts += 1;
-            world.stock.handle_parked(world.now, socket, 1);
+            world.tunnels.handle_parked(world.now, socket, 1);
             world.end(socket, SocketEnd::Failed);
         }
         world.pass(Duration::from_millis(10));
@@ -273,7 +274,7 @@ fn an_application_that_starts_and_hangs_up_is_not_stormed_x_126() {
         while let Some(socket) = world.dialled.pop() {
             attempts += 1;
             assert!(attempts < 1_000, "there are no pauses");
-            world.stock.handle_parked(world.now, socket, 1);
+            world.tunnels.handle_parked(world.now, socket, 1);
             world.start(socket);
             world.end(socket, SocketEnd::Failed);
         }
@@ -294,7 +295,7 @@ fn a_connection_that_held_for_long_is_no_failure_x_126() {
 
     world.end(socket, SocketEnd::Failed);
 
-    assert!(!world.stock.backoff.is_on());
+    assert!(!world.tunnels.backoff.is_on());
 }
 
 #[test]
@@ -332,7 +333,7 @@ fn an_old_socket_leaves_when_its_successor_is_parked_x_128() {
 
     assert_eq!(world.left, [old]);
     world.end(old, SocketEnd::Over);
-    assert_eq!(world.stock.counts(), SocketCounts { parked: 1, ..SocketCounts::default() });
+    assert_eq!(world.tunnels.counts(), SocketCounts { parked: 1, ..SocketCounts::default() });
 }
 
 #[test]
@@ -344,7 +345,7 @@ fn an_old_socket_stays_while_its_successor_is_refused_x_128() {
     world.end(successor, SocketEnd::Refused { retry_after: Duration::from_secs(60) });
 
     assert_eq!(world.left, []);
-    assert_eq!(world.stock.counts().parked, 1);
+    assert_eq!(world.tunnels.counts().parked, 1);
 }
 
 #[test]
@@ -353,16 +354,16 @@ fn those_in_use_stay_when_the_others_leave_x_129() {
     let used = world.parked()[0];
     world.start(used);
 
-    world.stock.leave(world.now);
+    world.tunnels.leave(world.now);
     world.drain();
     assert_eq!(world.left.len(), 2);
     for socket in world.left.clone() {
         world.end(socket, SocketEnd::Over);
     }
     world.pass(Duration::from_secs(60));
-    assert_eq!(world.stock.counts(), SocketCounts { in_use: 1, ..SocketCounts::default() });
-    assert!(!world.stock.has_ended());
+    assert_eq!(world.tunnels.counts(), SocketCounts { in_use: 1, ..SocketCounts::default() });
+    assert!(!world.tunnels.has_ended());
 
     world.end(used, SocketEnd::Over);
-    assert!(world.stock.has_ended());
+    assert!(world.tunnels.has_ended());
 }

@@ -32,7 +32,7 @@ pub(crate) struct SocketId(pub(crate) u64);
 
 /// The sockets between one member and one application.
 #[derive(Clone, Debug)]
-pub(crate) struct Stock {
+pub(crate) struct Tunnels {
     max_sockets: usize,
     max_parked_time: Option<Duration>,
     random: Random,
@@ -48,7 +48,7 @@ pub(crate) struct Stock {
     in_use: BTreeMap<SocketId, Instant>,
     leaving: BTreeSet<SocketId>,
     is_over: bool,
-    outputs: VecDeque<StockOutput>,
+    outputs: VecDeque<TunnelOutput>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ struct Parked {
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StockOutput {
+pub(crate) enum TunnelOutput {
     /// Dial the application, for a socket of this number.
     Dial(SocketId),
     /// Let the socket say that it goes away.
@@ -96,10 +96,10 @@ pub struct SocketCounts {
     pub leaving: usize,
 }
 
-impl Stock {
+impl Tunnels {
     pub(crate) fn new(limits: &Limits, seed: u64, now: Instant) -> Self {
         let mut random = Random::new(seed);
-        let mut stock = Self {
+        let mut tunnels = Self {
             max_sockets: usize::try_from(limits.max_sockets).unwrap_or(usize::MAX),
             max_parked_time: limits.max_parked_time,
             backoff: Backoff::new(Random::new(random.next_u64()), limits.max_reconnect_delay),
@@ -117,8 +117,8 @@ impl Stock {
             is_over: false,
             outputs: VecDeque::new(),
         };
-        stock.settle();
-        stock
+        tunnels.settle();
+        tunnels
     }
 
     /// A socket is parked, where the application wants so many.
@@ -192,7 +192,7 @@ impl Stock {
     }
 
     /// What is to be done next.
-    pub(crate) fn poll_output(&mut self) -> Option<StockOutput> {
+    pub(crate) fn poll_output(&mut self) -> Option<TunnelOutput> {
         self.outputs.pop_front()
     }
 
@@ -249,7 +249,7 @@ impl Stock {
             let socket = SocketId(self.next);
             self.next += 1;
             self.dialling.insert(socket);
-            self.outputs.push_back(StockOutput::Dial(socket));
+            self.outputs.push_back(TunnelOutput::Dial(socket));
         }
     }
 
@@ -274,7 +274,7 @@ impl Stock {
         self.dialling.remove(&socket);
         self.parked.remove(&socket);
         self.leaving.insert(socket);
-        self.outputs.push_back(StockOutput::Leave(socket));
+        self.outputs.push_back(TunnelOutput::Leave(socket));
     }
 
     /// How many more have to be dialled. Old ones do not count, so that each has a successor.
