@@ -121,7 +121,7 @@ async fn start_watchers(sim: &Sim, client: &Client, seed: u64) -> Vec<Arc<Seen>>
     let mut all = Vec::new();
     for (number, habit) in (0..).zip([Habit::Patient, Habit::Hasty, Habit::Asking]) {
         let operation = client.operation(("db", watch()));
-        let mode = if (seed + number) % 2 == 0 { ReadMode::Primary } else { ReadMode::SecondaryPreferred };
+        let mode = if (seed + number).is_multiple_of(2) { ReadMode::Primary } else { ReadMode::SecondaryPreferred };
         let stream = operation.on(ReadPreference::new(mode)).watch().await.unwrap();
         let seen = Arc::new(Seen::default());
         sim.spawn(read(stream, habit, Random::new(seed ^ (number << 32)), Arc::clone(&seen)));

@@ -303,7 +303,7 @@ impl Operation {
             Self::Resize { .. } => "resize",
             Self::EndAffinity { .. } => "endAffinity",
             Self::RenewCredential { .. } => "renewCredential",
-            Self::ReplaceConnections { .. } => "retireAll",
+            Self::ReplaceConnections { .. } => "replaceConnections",
             Self::WarmUp { .. } => "warmUp",
             Self::Resume {} => "resume",
             Self::Cancel { .. } => "cancel",

@@ -205,7 +205,7 @@ pub enum Special {
         session: Option<String>,
     },
     /// Several writes in any collections.
-    ClientBulkWrite(ClientBulkWrite),
+    ClientBulkWrite(Box<ClientBulkWrite>),
     /// The content of a file in GridFS.
     Download {
         /// The file's `_id`.

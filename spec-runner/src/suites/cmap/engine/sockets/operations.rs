@@ -62,7 +62,7 @@ impl<R: Runtime> Session<R> {
             Operation::EndAffinity { key } => self.pool.end_affinity(AffinityKey(*key)),
             Operation::RenewCredential { to } => self.renew_credential(*to).await,
             Operation::ReplaceConnections { over_ms } => {
-                self.pool.replace_connections(Duration::from_millis((*over_ms).into()))
+                self.pool.replace_connections(Duration::from_millis((*over_ms).into()));
             }
             Operation::WarmUp { connections, error } => {
                 let ended = self.waiting(thread, self.pool.warm_up(*connections, EVENT_TIMEOUT)).await;
