@@ -343,7 +343,7 @@ pub fn prose_8_an_error_of_the_old_cursors_end_is_not_told<H: Harness>() {
         let mut events = client.subscribe(1000);
         let mut stream = watch(&client, rawdoc! {}).await;
         let labels: RawArrayBuf = [LABEL].into_iter().collect();
-        let refusal = rawdoc! { "failCommands": ["getMore", "killCursors"], "errorCode": 91, "errorLabels": labels };
+        let refusal = rawdoc! { "failCommands": ["getMore", "killCursors"], "errorCode": 8, "errorLabels": labels };
         fail(&client, rawdoc! { "times": 2 }, refusal).await;
         insert(&client, 1).await;
 
