@@ -109,40 +109,6 @@ func setKill(c *C) {
 	c.expect(c.ids(collection), []int{1, 2, 3}, "documents")
 }
 
-func setChangeStream(c *C) {
-	client := c.clientOfSet()
-	c.freshInSet(client, "changeStream")
-	collection := inSet(client, "changeStream", "majority")
-	next := func(stream *mongo.ChangeStream) int {
-		var change struct {
-			DocumentKey struct {
-				ID int `bson:"_id"`
-			} `bson:"documentKey"`
-		}
-		c.expect(stream.Next(background), true, "there is a change")
-		c.must(stream.Decode(&change))
-		return change.DocumentKey.ID
-	}
-	stream, err := collection.Watch(background, mongo.Pipeline{})
-	c.must(err)
-	c.insertID(collection, 1)
-	c.expect(next(stream), 1, "first change")
-	token := stream.ResumeToken()
-	before := c.hello(client, readpref.Primary()).Me
-	c.run(client, "admin", bson.D{{"testDeployment", "kill"}, {"member", before}})
-	c.insertID(collection, 2)
-	// The driver goes on with another cursor, at the next primary.
-	c.expect(next(stream), 2, "change after the failover")
-	c.must(stream.Close(background))
-	resumed, err := collection.Watch(background, mongo.Pipeline{}, options.ChangeStream().SetResumeAfter(token))
-	c.must(err)
-	c.expect(next(resumed), 2, "change after the token")
-	c.must(resumed.Close(background))
-
-	c.run(client, "admin", bson.D{{"testDeployment", "restart"}, {"member", before}})
-	c.insertID(inSet(client, "changeStream", 3), 3)
-}
-
 func setSrv(c *C) {
 	client := c.clientByDNS("members", srvName)
 	collection := c.freshInSet(client, "srv")

@@ -64,31 +64,6 @@ export async function setKill(servers) {
   expect(await ids(collection), [1, 2, 3], 'documents');
 }
 
-export async function setChangeStream(servers) {
-  const client = clientOfSet(servers);
-  await fresh(client, 'changeStream');
-  const collection = client.db('test').collection('changeStream', { writeConcern: { w: 'majority' } });
-  const next = async (stream) => (await stream.next()).documentKey;
-  const stream = collection.watch([], { maxAwaitTimeMS: 100 });
-  // The driver opens it only now.
-  expect(await stream.tryNext(), null, 'change before any write');
-  await collection.insertOne({ _id: 1 });
-  expect(await next(stream), { _id: 1 }, 'first change');
-  const resumeAfter = stream.resumeToken;
-  const before = (await hello(client)).me;
-  await client.db('admin').command({ testDeployment: 'kill', member: before });
-  await collection.insertOne({ _id: 2 });
-  // The driver goes on with another cursor, at the next primary.
-  expect(await next(stream), { _id: 2 }, 'change after the failover');
-  await stream.close();
-  const resumed = collection.watch([], { maxAwaitTimeMS: 100, resumeAfter });
-  expect(await next(resumed), { _id: 2 }, 'change after the token');
-  await resumed.close();
-
-  await client.db('admin').command({ testDeployment: 'restart', member: before });
-  await client.db('test').collection('changeStream', EVERYWHERE).insertOne({ _id: 3 });
-}
-
 export async function setSrv(servers) {
   const client = servers.clientByDns('members', SRV_NAME);
   const found = new Promise((resolve) => {

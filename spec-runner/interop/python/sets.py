@@ -70,25 +70,6 @@ def set_kill(servers: Servers) -> None:
         expect([document["_id"] for document in collection.find()], [1, 2, 3], "documents")
 
 
-def set_change_stream(servers: Servers) -> None:
-    with client_of_set(servers) as client:
-        fresh(client, "change_stream")
-        collection = client.test.get_collection("change_stream", write_concern=WriteConcern("majority"))
-        with collection.watch(max_await_time_ms=100) as stream:
-            collection.insert_one({"_id": 1})
-            expect(next(stream)["documentKey"], {"_id": 1}, "first change")
-            token = stream.resume_token
-            before = client.admin.command("hello")["me"]
-            client.admin.command("testDeployment", "kill", member=before)
-            collection.insert_one({"_id": 2})
-            # The driver goes on with another cursor, at the next primary.
-            expect(next(stream)["documentKey"], {"_id": 2}, "change after the failover")
-        with collection.watch(resume_after=token, max_await_time_ms=100) as stream:
-            expect(next(stream)["documentKey"], {"_id": 2}, "change after the token")
-        client.admin.command("testDeployment", "restart", member=before)
-        client.test.get_collection("change_stream", write_concern=WriteConcern(3)).insert_one({"_id": 3})
-
-
 def set_srv(servers: Servers) -> None:
     with servers.client_by_dns("members", SRV_NAME) as client:
         collection = fresh(client, "srv")
@@ -98,5 +79,5 @@ def set_srv(servers: Servers) -> None:
         expect((client.topology_description.replica_set_name, len(client.nodes)), ("rs0", 3), "set and members")
 
 
-CHECKS = (set_secondary_reads, set_step_down, set_kill, set_change_stream, set_srv)
+CHECKS = (set_secondary_reads, set_step_down, set_kill, set_srv)
 ALL = {check.__name__.replace("_", "-"): check for check in CHECKS}

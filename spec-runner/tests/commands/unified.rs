@@ -229,7 +229,6 @@ fn what_is_lacking_is_told() {
     let operation = |name: &str, arguments: Value| {
         file(json!({ "operations": [{ "name": name, "object": "coll", "arguments": arguments }] }))
     };
-    is_skipped(operation("clientBulkWrite", json!({ "models": [] })), "needs bulk writes of a whole client");
     is_skipped(operation("find", json!({ "filter": { "$where": "true" } })), "needs a server that runs JavaScript");
     is_skipped(operation("explode", json!({})), "tests[0].operations[0]: name: unknown value `explode`");
     is_skipped(operation("find", json!({ "filter": {}, "tailable": 1 })), "unknown argument `tailable` of find");

@@ -8,7 +8,7 @@ use cmap_core::options::{ClientOptions, ReadMode, ReadPreference, TagSet};
 use cmap_core::topology::ServerSelector;
 use cmap_core::wire::bson::{Document, RawDocumentBuf, doc, rawdoc};
 use cmap_runtime::Error;
-use cmap_tokio::{Client, Cursor};
+use cmap_tokio::Client;
 
 use super::commands::{first_batch, number};
 use super::topologies::numbered;
@@ -75,41 +75,6 @@ pub(super) fn kill(servers: &Servers) -> Result<(), Mismatch> {
         insert(&client, "kill", 3, rawdoc! { "w": 3 }).await?;
         expect::equal(ids(&client, "kill", ServerSelector::Writable).await?, vec![1, 2, 3], "documents")
     })
-}
-
-pub(super) fn change_stream(servers: &Servers) -> Result<(), Mismatch> {
-    let uri = servers.uri("members", "", &[("replicaSet", "rs0"), ("timeoutMS", "10000")])?;
-    run(async {
-        let client = connect(&uri).await?;
-        fresh(&client, "changeStream").await?;
-        let majority = || rawdoc! { "w": "majority" };
-        let mut stream = watch(&client, rawdoc! {}).await?;
-        insert(&client, "changeStream", 1, majority()).await?;
-        expect::equal(changed(&mut stream).await?, Some(1), "first change")?;
-        let token = expect::some(stream.resume_token(), "the resume token")?.to_owned();
-        let before = me(&client).await?;
-        let order = |what: &str| rawdoc! { "testDeployment": what, "member": &*before };
-        command(&client, ServerSelector::Writable, "admin", order("kill")).await?;
-        insert(&client, "changeStream", 2, majority()).await?;
-        expect::equal(changed(&mut stream).await?, Some(2), "change after the failover")?;
-        let mut resumed = watch(&client, rawdoc! { "resumeAfter": token }).await?;
-        expect::equal(changed(&mut resumed).await?, Some(2), "change after the token")?;
-
-        command(&client, ServerSelector::Writable, "admin", order("restart")).await?;
-        insert(&client, "changeStream", 3, rawdoc! { "w": 3 }).await
-    })
-}
-
-/// A change stream of a collection.
-async fn watch(client: &Client, options: RawDocumentBuf) -> Result<Cursor, Mismatch> {
-    let watch = rawdoc! { "aggregate": "changeStream", "pipeline": [{ "$changeStream": options }] };
-    Ok(client.operation(("test", watch)).watch().await.map_err(Error::from)?)
-}
-
-/// The `_id` of the document that the next change is about.
-async fn changed(stream: &mut Cursor) -> Result<Option<i32>, Mismatch> {
-    let change = stream.try_next().await.map_err(Error::from)?;
-    Ok(change.and_then(|change| change.get_document("documentKey").ok()?.get_i32("_id").ok()))
 }
 
 pub(super) fn srv(servers: &Servers) -> Result<(), Mismatch> {

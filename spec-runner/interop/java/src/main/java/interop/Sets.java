@@ -6,14 +6,11 @@ import com.mongodb.ReadPreference;
 import com.mongodb.Tag;
 import com.mongodb.TagSet;
 import com.mongodb.WriteConcern;
-import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoCollection;
-import com.mongodb.client.model.changestream.ChangeStreamDocument;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.StreamSupport;
-import org.bson.BsonDocument;
 import org.bson.Document;
 
 /** The checks of a replica set with several members. Each fails by throwing. */
@@ -22,7 +19,6 @@ final class Sets {
             "set-secondary-reads", Sets::secondaryReads,
             "set-step-down", Sets::stepDown,
             "set-kill", Sets::kill,
-            "set-change-stream", Sets::changeStream,
             "set-srv", Sets::srv);
 
     /** The name that leads to the members, at their DNS server. */
@@ -111,33 +107,6 @@ final class Sets {
         MongoCollection<Document> collection = collection(client, "kill", EVERYWHERE);
         collection.insertOne(id(3));
         expect(ids(collection), List.of(1, 2, 3), "documents");
-    }
-
-    private static void changeStream(Servers servers) {
-        MongoClient client = clientOfSet(servers);
-        fresh(client, "changeStream");
-        MongoCollection<Document> collection = collection(client, "changeStream", WriteConcern.MAJORITY);
-        String before = primary(client);
-        BsonDocument token;
-        try (MongoChangeStreamCursor<ChangeStreamDocument<Document>> stream = collection.watch().cursor()) {
-            collection.insertOne(id(1));
-            expect(changed(stream), 1, "first change");
-            token = stream.getResumeToken();
-            client.getDatabase("admin").runCommand(new Document("testDeployment", "kill").append("member", before));
-            collection.insertOne(id(2));
-            // The driver goes on with another cursor, at the next primary.
-            expect(changed(stream), 2, "change after the failover");
-        }
-        try (MongoChangeStreamCursor<ChangeStreamDocument<Document>> stream =
-                collection.watch().resumeAfter(token).cursor()) {
-            expect(changed(stream), 2, "change after the token");
-        }
-        client.getDatabase("admin").runCommand(new Document("testDeployment", "restart").append("member", before));
-        collection(client, "changeStream", EVERYWHERE).insertOne(id(3));
-    }
-
-    private static int changed(MongoChangeStreamCursor<ChangeStreamDocument<Document>> stream) {
-        return stream.next().getDocumentKey().getInt32("_id").getValue();
     }
 
     private static void srv(Servers servers) {
