@@ -64,7 +64,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Lets clients live in random simulation, each from a seed, until a law breaks; what broke it becomes a short script and a trace
+    /// Runs clients in random simulations, each from a seed, until a law breaks; what broke it becomes a short script and a trace
     #[command(after_help = SIMULATE_EXIT_STATUS)]
     Simulate(SimulateArgs),
 }
@@ -246,12 +246,19 @@ fn official_suites(report: &mut Report<'_>, specs: Vec<PathBuf>) -> io::Result<O
         Some(Named { origin: "$MONGODB_SPECS", folders: std::env::split_paths(&folders).collect() })
     };
     let named = if specs.is_empty() { of_variable() } else { Some(Named { origin: "--specs", folders: specs }) };
-    match official::find_specs(named.as_ref()).and_then(|folders| official::suites(&folders)) {
-        Ok(suites) if suites.is_empty() => {
+    let found = official::find_specs(named.as_ref()).and_then(|folders| {
+        let left_out = Some(official::LEFT_OUT).filter(|_| named.is_none() && official::leaves_out(&folders));
+        Ok((official::suites(&folders, named.is_some())?, left_out))
+    });
+    match found {
+        Ok((suites, _)) if suites.is_empty() => {
             let hint = format!("MongoDB's official tests are not here; get them with\n    {}", official::GET_SPECS);
             report.note(&hint).map(|()| Some(Vec::new()))
         }
-        Ok(suites) => Ok(Some(suites)),
+        Ok((suites, left_out)) => {
+            left_out.map_or(Ok(()), |left_out| report.note(left_out))?;
+            Ok(Some(suites))
+        }
         Err((folder, problem)) => report.unusable(&folder, &problem).map(|()| None),
     }
 }

@@ -74,6 +74,18 @@ const UNIFIED_SUITES: [(&str, &str); 19] = [
     ("auth-unified", "auth/tests/unified"),
 ];
 
+/// The folder with files of what is being built, and the suites that have all of it. It holds files of others as well.
+const LATER: &str = "specs-later";
+const OF_LATER: [&str; 3] = ["crud", "change-streams", "auth-unified"];
+
+/// What is said where files of that folder are left out.
+pub const LEFT_OUT: &str = "of specs-later only crud, change-streams and auth-unified run: the rest asks for what is not built; --specs runs all of it";
+
+/// Whether files of that folder are left out of a run in which no folder is named.
+pub fn leaves_out(specs: &[PathBuf]) -> bool {
+    specs.iter().any(|specs| specs.ends_with(LATER))
+}
+
 /// The folders of MongoDB's specifications: the named ones, or else the usual ones that exist. A later one wins over an earlier
 /// one.
 ///
@@ -99,8 +111,9 @@ pub fn find_specs(named: Option<&Named>) -> Result<Vec<PathBuf>, (PathBuf, Probl
     }
 }
 
-/// The official suites in `specs`: those of the pool, sorted by name, then the others that exist.
-pub fn suites(specs: &[PathBuf]) -> Result<Vec<Suite>, (PathBuf, Problem)> {
+/// The official suites in `specs`: those of the pool, sorted by name, then the others that exist. Of what is being built, those that have all
+/// of it, unless the folders are `named`.
+pub fn suites(specs: &[PathBuf], named: bool) -> Result<Vec<Suite>, (PathBuf, Problem)> {
     let mut of_pool = BTreeMap::<_, Vec<PathBuf>>::new();
     for folder in specs.iter().map(|specs| specs.join(CMAP_TESTS)).filter(|folder| folder.is_dir()) {
         let unreadable = |error: io::Error| (folder.clone(), unreadable(&error));
@@ -112,7 +125,8 @@ pub fn suites(specs: &[PathBuf]) -> Result<Vec<Suite>, (PathBuf, Problem)> {
         }
     }
     let others = UNIFIED_SUITES.iter().chain(&OTHER_SUITES).map(|(name, tests)| {
-        let folders = specs.iter().map(|specs| specs.join(tests));
+        let is_whole = |specs: &&PathBuf| named || !specs.ends_with(LATER) || OF_LATER.contains(name);
+        let folders = specs.iter().filter(is_whole).map(|specs| specs.join(tests));
         ((*name).to_owned(), folders.filter(|folder| folder.is_dir()).collect())
     });
     let suites = of_pool.into_iter().chain(others).map(|(name, paths): (String, Vec<PathBuf>)| Suite { name, paths });
@@ -152,7 +166,7 @@ mod tests {
             fs::create_dir_all(folder).unwrap();
         }
 
-        let found = suites(&[first.clone(), second.clone(), third.clone()]).unwrap();
+        let found = suites(&[first.clone(), second.clone(), third.clone()], true).unwrap();
         let unknown = find_specs(Some(&Named { origin: "--specs", folders: vec![first.clone(), root.clone()] }));
         fs::remove_dir_all(&root).unwrap();
 

@@ -24,7 +24,7 @@ use super::format::{
     Action, CursorCommand, Data, Document as Written, Entity, Expectation, Method, Occurrences, Operation, Special,
 };
 use super::transaction::preference;
-use super::writes::{Model, Problem};
+use super::writes::{Model, Problem, counts};
 use super::{Stop, bulk_write, client_bulk_write};
 use crate::suites::requirement::Topology;
 
@@ -532,7 +532,8 @@ async fn attempt<C: Client>(
     let sending = Sending { selector, is_once: false };
     if let Some(documents) = &plan.documents {
         let items = vec![("documents", documents.clone())];
-        caller.write(&plan.database, &plan.command, items, sending, &session).await?;
+        let written = caller.write(&plan.database, &plan.command, items, sending, &session).await;
+        written.map_err(with_counts)?;
         return Ok(Attempt::Result(plan.outcome.of_reply(&Document::new())));
     }
     if !plan.outcome.is_of_cursor() {
@@ -548,6 +549,16 @@ async fn attempt<C: Client>(
         return Ok(Attempt::Cursor(Box::new(cursor)));
     }
     cursor.all().await.map(|documents| Attempt::Result(plan.outcome.of_documents(documents)))
+}
+
+/// The failure with what was written before it as its result.
+fn with_counts(mut failure: Failure) -> Failure {
+    failure.result = failure.written.as_deref().map(|written| {
+        let mut result = counts(written);
+        result.insert("upsertedIds", Document::new());
+        Box::new(result.into())
+    });
+    failure
 }
 
 /// JSON objects have no order here, and a command's name is its first field.

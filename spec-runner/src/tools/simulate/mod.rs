@@ -1,4 +1,4 @@
-//! `spec-runner simulate`: clients in random simulation, each from one seed, until a law breaks.
+//! `spec-runner simulate`: clients in random simulations, each from one seed, until a law breaks.
 //!
 //! 1. `args` is the command line;
 //! 2. `world` decides what happens, from a seed: callers, servers, their troubles, options;
