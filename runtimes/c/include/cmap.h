@@ -502,7 +502,7 @@ int32_t cmap_pool_refreshed(struct cmap_pool *pool,
                             const struct cmap_connection *connection,
                             uint64_t socket);
 
-// The answer to CMAP_REFRESH: the ping was not answered in time, or in vain. The driver has closed the socket. The arguments are those
+// The answer to CMAP_REFRESH: the ping failed, or was not answered in time. The driver has closed the socket. The arguments are those
 // of cmap_pool_establish_failed; by the rules, only a network error clears the pool.
 int32_t cmap_pool_refresh_failed(struct cmap_pool *pool,
                                  uint64_t now,
@@ -637,8 +637,8 @@ int32_t cmap_pool_resize(struct cmap_pool *pool, uint64_t now, const char *limit
 
 // Ends the lives of all connections that there are, evenly over `over_nanos`. Those in use are closed when they come back.
 int32_t cmap_pool_replace_connections(struct cmap_pool *pool,
-                             uint64_t now,
-                             uint64_t over_nanos);
+                                      uint64_t now,
+                                      uint64_t over_nanos);
 
 // The credential was replaced: the connections of the old one retire, and what is established from now on has the new one.
 int32_t cmap_pool_renew_credential(struct cmap_pool *pool,
