@@ -69,10 +69,9 @@ async fn a_pause_holds_commands_up_and_says_when_none_runs() {
     assert_eq!(order(&house, "pause 10").await, json!({ "paused": true }));
     slow.await.unwrap().unwrap();
     let held_up = run(rawdoc! { "count": "c" });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    eventually("it waits", async || order(&house, "status").await["queue"]["waiting"] == 1).await;
 
     assert!(!held_up.is_finished());
-    assert_eq!(order(&house, "status").await["queue"]["waiting"], 1);
     assert_eq!(order(&house, "resume").await, json!({ "paused": false }));
     held_up.await.unwrap().unwrap();
 }
@@ -87,13 +86,19 @@ async fn a_kick_ends_the_connections_that_are_meant_and_what_runs_on_them() {
     assert_eq!(code(&ask(&mut first, "test", rawdoc! { "insert": "c", "documents": [{}] }).await), None);
     let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(30000) || true" } };
     let running = tokio::spawn(async move { first.run_command("test", slow).await.map(drop) });
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let number = order(&house, "status").await["running"][0]["connection"].as_i64().unwrap();
+    let mut number = None;
+    eventually("it runs", async || {
+        number = order(&house, "status").await["running"][0]["connection"].as_i64();
+        number.is_some()
+    })
+    .await;
+    let number = number.unwrap();
 
     assert_eq!(order(&house, &format!("kick connection {number}")).await, json!({ "kicked": 1 }));
     assert!(running.await.unwrap().is_err());
     assert_eq!(order(&house, "kick user anna").await, json!({ "kicked": 1 }));
-    assert!(second.run_command("test", rawdoc! { "count": "c" }).await.is_err());
+    let count = || rawdoc! { "count": "c" };
+    eventually("the hub hangs up", async || second.run_command("test", count()).await.is_err()).await;
     assert_eq!(code(&ask(&mut other, "test", rawdoc! { "count": "c" }).await), None, "it is another user's");
     assert_eq!(order(&house, "kick address 127.0.0.2").await, json!({ "kicked": 0 }));
     assert_eq!(order(&house, "kick address 127.0.0.1").await, json!({ "kicked": 1 }));
