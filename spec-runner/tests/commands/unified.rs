@@ -234,10 +234,10 @@ fn what_is_lacking_is_told() {
     is_skipped(operation("find", json!({ "filter": {}, "tailable": 1 })), "unknown argument `tailable` of find");
     is_skipped(operation("mapReduce", json!({})), "needs a server that runs JavaScript (mapReduce)");
     is_skipped(file(json!({ "skipReason": "nobody can" })), "its file says: nobody can");
-    let sharded = json!([{ "topologies": ["sharded"], "minServerVersion": "8.0" }]);
+    let sharded = json!([{ "topologies": ["sharded"], "minServerVersion": "9.0" }]);
     is_skipped(
         file(json!({ "runOnRequirements": sharded })),
-        "is for version 8.0.0 or above, topology sharded; there is",
+        "is for version 9.0.0 or above, topology sharded; there is",
     );
     let mut unknown_option = file(json!({}));
     unknown_option["createEntities"][0]["client"]["uriOptions"] = json!({ "waitQueueSize": 5 });
