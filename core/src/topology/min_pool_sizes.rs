@@ -5,7 +5,7 @@
 //!
 //! Which connections count as a server's: to follow the primary, all that it has (in use and available), because they are
 //! what the next primary will need. To follow the busiest, those that are in use or waited for: what a minimum keeps
-//! available must not hold up the minimums of others, or none would ever sink again.
+//! available must not hold up the minimums of others, or none would ever be lowered again.
 
 use serde::{Deserialize, Serialize};
 

@@ -112,7 +112,7 @@ impl SrvPolling {
             Ok(records) => self.scan(&records),
             Err(cause) => (Scan { hosts: Err(cause), ignored: None }, Duration::ZERO),
         };
-        // Counted from the end of the scan. After a failure the minimum pool size does not apply.
+        // Counted from the end of the scan. After a failure the shortest interval does not apply.
         let interval = if scan.hosts.is_ok() { time_to_live.max(LEAST_INTERVAL) } else { self.heartbeat_frequency };
         self.phase = Phase::Waiting(now + interval);
         is_polled(topology_type).then_some(scan)

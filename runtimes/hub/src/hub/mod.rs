@@ -24,13 +24,14 @@
 //! | `activity` | what runs, and what took long |
 //! | `failures` | what has failed, and why |
 //! | `history` | what has changed between two looks |
-//! | `guests` | who is connected, and can be hung up on |
+//! | `clients` | the connected clients, whose connections an order or a reload can end |
 //! | `control`, `log_level` | the orders of an operator |
 //! | `status` | `/status`, `/metrics`, `/healthz` |
 
 mod activity;
 mod changes;
 mod cleanup;
+mod clients;
 mod clock;
 mod connection;
 #[cfg(unix)]
@@ -40,7 +41,6 @@ mod error;
 mod failures;
 mod forward;
 mod gate;
-mod guests;
 mod histograms;
 mod history;
 mod listeners;

@@ -13,11 +13,11 @@ use cmap_tokio::ReverseListener;
 use tokio::sync::{Notify, watch};
 
 use super::activity::Activity;
+use super::clients::{Clients, Ended};
 use super::clock::Clock;
 use super::descriptors::Reserve;
 use super::error::StartError;
 use super::gate::Gate;
-use super::guests::{Ended, Guests};
 use super::history::History;
 use super::log_level::LogLevel;
 use super::log_limit::LogLimit;
@@ -52,7 +52,7 @@ pub(super) struct Shared {
     clock: Clock,
     numbers: AtomicI64,
     stage: watch::Sender<Stage>,
-    pub(super) guests: Guests,
+    pub(super) clients: Clients,
     pub(super) log_level: LogLevel,
     /// Told when an operator wants the hub to end.
     pub(super) asked_to_end: Notify,
@@ -149,7 +149,7 @@ impl Shared {
             clock,
             numbers: AtomicI64::new(0),
             stage: watch::Sender::new(Stage::Open),
-            guests: Guests::default(),
+            clients: Clients::default(),
             log_level: LogLevel::default(),
             asked_to_end: Notify::new(),
             open: watch::Sender::new((0, 0)),
@@ -197,7 +197,7 @@ impl Shared {
             state.doors.set_limits(limits.doors);
         }
         let ended = [Ending::UserRemoved, Ending::UserChanged].map(|why| {
-            self.guests.end(&why, |_, guest| guest.user.as_ref().and_then(|user| fates.get(user)) == Some(&why))
+            self.clients.end(&why, |_, client| client.user.as_ref().and_then(|user| fates.get(user)) == Some(&why))
         });
         ended.into_iter().sum()
     }
@@ -257,7 +257,7 @@ impl Shared {
         self.lock().doors.enter(&address)?;
         self.open.send_modify(|open| open.0 += 1);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
-        let ended = self.guests.add(number, &address);
+        let ended = self.clients.add(number, &address);
         Ok(Entrance { shared: Arc::clone(self), address, is_stranger: true, user: None, number, ended })
     }
 
@@ -362,14 +362,14 @@ impl Entrance {
             && let Some(user) = user
         {
             self.user = Some(Arc::clone(user));
-            self.shared.guests.name(self.number, user);
+            self.shared.clients.name(self.number, user);
         }
     }
 }
 
 impl Drop for Entrance {
     fn drop(&mut self) {
-        self.shared.guests.remove(self.number);
+        self.shared.clients.remove(self.number);
         self.shared.lock().doors.leave(&self.address, self.is_stranger, self.user.as_ref());
         self.shared.open.send_modify(|open| open.0 -= 1);
     }

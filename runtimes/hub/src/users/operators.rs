@@ -1,5 +1,5 @@
-//! Operators' commands that the hub knows. No rule depends on them: what is not ordinary is refused anyhow. But whoever reads "not authorized"
-//! looks for a rule, and whoever has misspelled a command should not.
+//! Operators' commands that the hub knows. No rule depends on them: the hub refuses every command that is not ordinary. The list decides
+//! the error: "not authorized" sends a user to the rules, "no such command" to the spelling.
 
 /// Commands that concern the server and everybody who uses it. A star at the end of a name stands for any text.
 #[rustfmt::skip]

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `order` | what a line asks for |
 //!
-//! The socket's file has the mode 0600, and whoever connects has to be the hub's own user or root: an order may end connections, and says whose
-//! they are. Each order is logged. The socket is there until the hub has ended.
+//! The socket's file has the mode 0600, and only the hub's own user and root may connect: orders end connections and show users' names. Each
+//! order is logged. The socket is there until the hub has ended.
 
 mod order;
 
@@ -21,8 +21,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::clients::ConnectedClient;
 use super::error::StartError;
-use super::guests::Guest;
 use super::listeners;
 use super::reload::Reloader;
 use super::shared::Shared;
@@ -123,7 +123,7 @@ impl Operator {
                 Ok(json!({ "draining": true, "connections": shared.connections() }))
             }
             Order::Kick(whom) => {
-                Ok(json!({ "kicked": shared.guests.end(&Ending::Kicked, |number, guest| whom.is(number, guest)) }))
+                Ok(json!({ "kicked": shared.clients.end(&Ending::Kicked, |number, client| whom.is(number, client)) }))
             }
             Order::Reload => match self.reloader.read_again().await {
                 Ok(reloaded) => written(serde_json::to_value(reloaded)),
@@ -138,10 +138,10 @@ impl Operator {
 }
 
 impl Whom {
-    fn is(&self, number: i64, guest: &Guest) -> bool {
+    fn is(&self, number: i64, client: &ConnectedClient) -> bool {
         match self {
-            Self::User(name) => guest.user.as_deref() == Some(name),
-            Self::Address(address) => *guest.address == **address,
+            Self::User(name) => client.user.as_deref() == Some(name),
+            Self::Address(address) => *client.address == **address,
             Self::Connection(meant) => number == *meant,
         }
     }

@@ -148,7 +148,7 @@ const LEAST_STEP: usize = 100;
 /// Those that want a place which is not kept for those that let go.
 const ORDINARY: [Class; 2] = [Class::Ordinary, Class::Awaits];
 
-/// So many places but a quarter, which is for others; one at least.
+/// Three quarters of `places`, at least one: the last quarter is kept free for other commands.
 pub(crate) fn but_a_quarter(places: u32) -> u32 {
     (places - (places / 4).max(1).min(places)).max(1)
 }
