@@ -1,16 +1,18 @@
 //! Writes of any number of items: batches, their retries and their time, what they have done together, and the results of bulkWrite.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{Document, RawDocumentBuf, doc, rawdoc};
 use cmap_core::server::CommandEvent;
 use cmap_core::topology::ServerSelector::Writable;
-use cmap_runtime::{
-    BatchError, Client, Event, Notice, OperationError, OperationErrorKind, Runtime, Subscription, WriteResult,
-};
+use cmap_runtime::{BatchError, Client, OperationError, OperationErrorKind, Runtime, Subscription, WriteResult};
 use cmap_test_server::ServerVersion;
 
-use super::{ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, options, poll_once, run, until, yield_now};
+use super::{
+    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, options, poll_once, run, until,
+    yield_now,
+};
 
 /// The fewest writes of one command that a client believes.
 const MOST: usize = 1000;
@@ -71,17 +73,16 @@ async fn open_cursors<R: Runtime>(client: &Client<R>) -> i32 {
 }
 
 /// The commands of this name that were sent since the events were last read, and the numbers of their operations.
-fn sent(events: &mut Subscription, wanted: &str) -> Vec<(RawDocumentBuf, Option<u64>)> {
-    let mut sent = Vec::new();
-    while let Some(notice) = events.try_next() {
-        let Notice::Event { event: Event::Command(event), .. } = notice else { continue };
-        if let CommandEvent::CommandStarted { document, sent: command } = &*event
-            && document.iter().next().unwrap().unwrap().0.as_str() == wanted
-        {
-            sent.push((document.clone(), command.operation_id));
-        }
-    }
-    sent
+async fn sent<R: Runtime>(
+    client: &Client<R>,
+    events: &mut Subscription,
+    wanted: &str,
+) -> Vec<(RawDocumentBuf, Option<u64>)> {
+    let started = |event: &Arc<CommandEvent>| {
+        let CommandEvent::CommandStarted { document, sent: command } = &**event else { return None };
+        (command.name == wanted).then(|| (document.clone(), command.operation_id))
+    };
+    command_events(client, events).await.iter().filter_map(started).collect()
 }
 
 fn items(command: &RawDocumentBuf, field: &str) -> usize {
@@ -97,7 +98,7 @@ pub fn documents_of_any_number_are_inserted_in_batches_of_one_operation_bw_9<H: 
         let result = insert(&client, true, numbers(2 * MOST + 1)).await.unwrap();
 
         assert_eq!((result.inserted, count(&client).await), (2001, 2001));
-        let sent = sent(&mut events, "insert");
+        let sent = sent(&client, &mut events, "insert").await;
         let sizes: Vec<_> = sent.iter().map(|(command, _)| items(command, "documents")).collect();
         assert_eq!(sizes, [MOST, MOST, 1], "BW-2");
         let first = sent[0].0.get_i64("txnNumber").unwrap();
@@ -121,8 +122,11 @@ pub fn a_batch_that_was_cut_off_is_sent_again_and_written_once<H: Harness>() {
         let result = insert(&client, true, numbers(2 * MOST)).await.unwrap();
 
         assert_eq!((result.inserted, count(&client).await), (2000, 2000));
-        let numbers: Vec<_> =
-            sent(&mut events, "insert").iter().map(|(command, _)| command.get_i64("txnNumber").unwrap()).collect();
+        let numbers: Vec<_> = sent(&client, &mut events, "insert")
+            .await
+            .iter()
+            .map(|(command, _)| command.get_i64("txnNumber").unwrap())
+            .collect();
         assert!(numbers.len() == 3 && numbers[0] == numbers[1] && numbers[1] < numbers[2], "{numbers:?}");
         assert_nothing_lost(&client);
     });
@@ -144,7 +148,8 @@ pub fn a_batch_with_a_write_of_several_documents_runs_once_and_others_are_repeat
         fail(&client, rawdoc! { "times": 1 }, cut_off()).await;
         let mut events = client.subscribe(1000);
         assert_eq!(run().await.unwrap().matched, 2000);
-        let numbered: Vec<_> = sent(&mut events, "update")
+        let numbered: Vec<_> = sent(&client, &mut events, "update")
+            .await
             .iter()
             .map(|(command, _)| command.get("txnNumber").unwrap().is_some())
             .collect();
@@ -269,7 +274,7 @@ pub fn an_operation_without_items_is_an_error_bw_7<H: Harness>() {
         let error = insert(&client, true, numbers(0)).await.unwrap_err();
 
         assert!(matches!(error.kind, OperationErrorKind::Batch(BatchError::NoItems { .. })), "{error}");
-        assert!(sent(&mut events, "insert").is_empty());
+        assert!(sent(&client, &mut events, "insert").await.is_empty());
     });
 }
 
@@ -295,7 +300,7 @@ pub fn ids_are_made_in_front_where_that_is_asked_for_bw_17<H: Harness>() {
         let insert = client.operation(("db", doc! { "insert": "numbers" })).on(Writable);
         insert.sequence("documents", values).with_ids().run().await.unwrap();
 
-        let sent = sent(&mut events, "insert");
+        let sent = sent(&client, &mut events, "insert").await;
         let mut documents = sent[0].0.get_array("documents").unwrap().into_iter();
         let mut next = || documents.next().unwrap().unwrap().as_document().unwrap();
         let (name, id) = next().iter().next().unwrap().unwrap();
@@ -314,12 +319,8 @@ pub fn writes_without_a_reply_go_in_batches_too_bw_8<H: Harness>() {
         let result = insert.sequence("documents", numbers(MOST + 1)).run().await.unwrap();
 
         assert_eq!((result.is_acknowledged, result.n()), (false, 0));
-        // Nothing has come back since: the events may still be on their way.
-        let mut all = Vec::new();
-        while all.len() < 2 {
-            yield_now().await;
-            all.extend(sent(&mut events, "insert"));
-        }
+        let all = sent(&client, &mut events, "insert").await;
+        assert_eq!(all.len(), 2);
         assert!(all.iter().all(|(command, _)| command.get("lsid").unwrap().is_none()), "{all:?}");
         while count(&client).await < 1001 {
             yield_now().await;
@@ -353,7 +354,7 @@ pub fn the_results_of_a_bulk_write_are_read_to_their_end_bw_15<H: Harness>() {
 
         let places: Vec<_> = result.outcomes.iter().map(|outcome| outcome.index).collect();
         assert_eq!((result.upserts, places, result.upserted.len()), (3, vec![0, 1, 2], 3));
-        assert!(!sent(&mut events, "getMore").is_empty());
+        assert!(!sent(&client, &mut events, "getMore").await.is_empty());
         assert_eq!(open_cursors(&client).await, 0);
         assert_nothing_lost(&client);
     });

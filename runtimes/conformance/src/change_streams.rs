@@ -3,21 +3,25 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, Timestamp, doc, rawdoc};
 use cmap_core::server::CommandEvent;
 use cmap_runtime::{
-    Client, CommandErrorKind, Cursor, CursorError, CursorOptions, Event, Notice, OperationError, OperationErrorKind,
-    Runtime, Subscription,
+    Client, CommandErrorKind, Cursor, CursorError, CursorOptions, OperationError, OperationErrorKind, Runtime,
+    Subscription,
 };
 use futures_core::Stream;
 use serde::Deserialize;
 
 use super::cursors::{fail, lsid, named, no_cursor_is_open, of_cursor, open_cursors, sent};
 use super::scripted_server::ScriptedServer;
-use super::{ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, connect, options, poll_once, run, yield_now};
+use super::{
+    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, connect, options, poll_once, run,
+    yield_now,
+};
 
 const LABEL: &str = "ResumableChangeStreamError";
 
@@ -116,7 +120,7 @@ pub fn a_step_in_a_session_that_is_dropped_loses_no_change<H: Harness>() {
     run::<H>(async {
         let (_server, client) = scene::<H>("").await;
         let mut session = client.start_session().unwrap();
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
         let operation = client.operation(("db", command(rawdoc! {}))).in_session(&mut session);
         let mut stream = operation.watch_with(short()).await.unwrap();
         insert(&client, 1).await;
@@ -129,7 +133,7 @@ pub fn a_step_in_a_session_that_is_dropped_loses_no_change<H: Harness>() {
         insert(&client, 2).await;
 
         assert_eq!(id(stream.try_next(&mut session).await.unwrap().unwrap()), 2);
-        let sent = sent(&mut events);
+        let sent = sent(&client, &mut events).await;
         let lsids: Vec<_> = named(&sent, "aggregate").into_iter().map(lsid).collect();
         assert_eq!((lsids.len(), &lsids[0]), (2, &lsids[1]));
         stream.close(&mut session).await;
@@ -140,7 +144,7 @@ pub fn a_step_in_a_session_that_is_dropped_loses_no_change<H: Harness>() {
 pub fn a_stream_goes_on_in_its_session_and_leaves_no_cursor_behind_cs_14_cs_15<H: Harness>() {
     run::<H>(async {
         let (_server, client) = scene::<H>("").await;
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
         let mut stream = watch(&client, rawdoc! {}).await;
         let labels: RawArrayBuf = [LABEL].into_iter().collect();
         // The cursor stays open on the server.
@@ -153,7 +157,7 @@ pub fn a_stream_goes_on_in_its_session_and_leaves_no_cursor_behind_cs_14_cs_15<H
         while open_cursors(&client).await > 1 {
             yield_now().await;
         }
-        let sent = sent(&mut events);
+        let sent = sent(&client, &mut events).await;
         let lsids: Vec<_> = named(&sent, "aggregate").into_iter().map(lsid).collect();
         assert_eq!((lsids.len(), &lsids[0]), (2, &lsids[1]));
         assert_ne!(lsid(named(&sent, "killCursors")[0]), lsids[0]);
@@ -166,7 +170,7 @@ pub fn a_stream_goes_on_in_its_session_and_leaves_no_cursor_behind_cs_14_cs_15<H
 pub fn a_stream_outlives_a_step_whose_time_is_up_csot_25<H: Harness>() {
     run::<H>(async {
         let (_server, client) = scene::<H>("").await;
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
         let watch = client.operation(("db", command(rawdoc! {}))).within(Duration::from_millis(300));
         let mut stream = watch.watch_with(short()).await.unwrap();
         let slow = rawdoc! { "failCommands": ["getMore"], "blockConnection": true, "blockTimeMS": 1000 };
@@ -174,11 +178,11 @@ pub fn a_stream_outlives_a_step_whose_time_is_up_csot_25<H: Harness>() {
 
         let error = stream.try_next().await.unwrap_err();
         insert(&client, 1).await;
-        sent(&mut events);
+        sent(&client, &mut events).await;
 
         assert!(error.is_timeout() && !stream.is_exhausted(), "{error}");
         assert_eq!(next(&mut stream).await, 1);
-        assert_eq!(first_name(&sent(&mut events)), "aggregate");
+        assert_eq!(first_name(&sent(&client, &mut events).await), "aggregate");
     });
 }
 
@@ -221,7 +225,7 @@ pub fn a_stream_ends_with_what_it_watches_and_another_starts_after_it_cs_16<H: H
 pub fn prose_1_a_stream_tracks_the_token_of_the_last_change<H: Harness>() {
     run::<H>(async {
         let (_server, client) = scene::<H>("").await;
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
         let mut stream = watch(&client, rawdoc! {}).await;
 
         for id in 0..3 {
@@ -229,10 +233,10 @@ pub fn prose_1_a_stream_tracks_the_token_of_the_last_change<H: Harness>() {
             assert_eq!(next(&mut stream).await, id);
             let token = stream.resume_token().unwrap().to_owned();
             break_next_get_more(&client).await;
-            sent(&mut events);
+            sent(&client, &mut events).await;
             assert_eq!(stream.next_if_any().await.unwrap(), None);
 
-            assert_eq!(stages_sent(&mut events), [rawdoc! { "resumeAfter": token }]);
+            assert_eq!(stages_sent(&client, &mut events).await, [rawdoc! { "resumeAfter": token }]);
         }
     });
 }
@@ -280,7 +284,7 @@ pub fn prose_2_a_change_without_a_token_ends_the_stream_cs_8<H: Harness>() {
 pub fn prose_3_a_stream_resumes_once_with_its_command_and_a_token<H: Harness>() {
     run::<H>(async {
         let (_server, client) = scene::<H>("").await;
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
         let stage = rawdoc! { "$changeStream": { "fullDocument": "updateLookup" } };
         let stages = [stage, rawdoc! { "$match": { "operationType": "insert" } }];
         let pipeline = stages.into_iter().collect::<RawArrayBuf>();
@@ -294,7 +298,7 @@ pub fn prose_3_a_stream_resumes_once_with_its_command_and_a_token<H: Harness>() 
 
         assert_eq!(next(&mut stream).await, 2);
 
-        let sent = sent(&mut events);
+        let sent = sent(&client, &mut events).await;
         let aggregates = named(&sent, "aggregate");
         assert_eq!(aggregates.len(), 2);
         let stage = rawdoc! { "$changeStream": { "fullDocument": "updateLookup", "resumeAfter": token } };
@@ -313,26 +317,26 @@ pub fn prose_4_an_aggregates_error_is_not_resumed<H: Harness>() {
         let labels: RawArrayBuf = [LABEL].into_iter().collect();
         let refusal = rawdoc! { "failCommands": ["aggregate"], "errorCode": 130, "errorLabels": labels };
         fail(&client, rawdoc! { "times": 1 }, refusal).await;
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
 
         let error = client.operation(("db", command(rawdoc! {}))).watch().await.unwrap_err();
 
         assert_eq!(code(&error), Some(130), "{error}");
-        assert_eq!(named(&sent(&mut events), "aggregate").len(), 1);
+        assert_eq!(named(&sent(&client, &mut events).await, "aggregate").len(), 1);
     });
 }
 
 pub fn prose_7_an_empty_first_batch_leaves_the_stream_open<H: Harness>() {
     run::<H>(async {
         let (_server, client) = scene::<H>("").await;
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
 
         let mut stream = watch(&client, rawdoc! {}).await;
         assert!(!stream.is_exhausted());
         insert(&client, 1).await;
 
         assert_eq!(next(&mut stream).await, 1);
-        let sent = sent(&mut events);
+        let sent = sent(&client, &mut events).await;
         assert_eq!((named(&sent, "aggregate").len(), named(&sent, "killCursors").len()), (1, 0));
     });
 }
@@ -340,7 +344,7 @@ pub fn prose_7_an_empty_first_batch_leaves_the_stream_open<H: Harness>() {
 pub fn prose_8_an_error_of_the_old_cursors_end_is_not_told<H: Harness>() {
     run::<H>(async {
         let (_server, client) = scene::<H>("").await;
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
         let mut stream = watch(&client, rawdoc! {}).await;
         let labels: RawArrayBuf = [LABEL].into_iter().collect();
         let refusal = rawdoc! { "failCommands": ["getMore", "killCursors"], "errorCode": 8, "errorLabels": labels };
@@ -349,10 +353,10 @@ pub fn prose_8_an_error_of_the_old_cursors_end_is_not_told<H: Harness>() {
 
         assert_eq!(next(&mut stream).await, 1);
 
-        let mut all = sent(&mut events);
+        let mut all = sent(&client, &mut events).await;
         while named(&all, "killCursors").is_empty() {
             yield_now().await;
-            all.extend(sent(&mut events));
+            all.extend(sent(&client, &mut events).await);
         }
         insert(&client, 2).await;
         assert_eq!(next(&mut stream).await, 2);
@@ -362,18 +366,18 @@ pub fn prose_8_an_error_of_the_old_cursors_end_is_not_told<H: Harness>() {
 pub fn prose_11_behind_a_batch_the_token_is_the_batchs<H: Harness>() {
     run::<H>(async {
         let (_server, client) = scene::<H>("").await;
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
         let mut stream = watch(&client, rawdoc! {}).await;
-        assert_eq!(stream.resume_token(), Some(&*token_replied(&mut events)), "an empty first batch");
+        assert_eq!(stream.resume_token(), Some(&*token_replied(&client, &mut events).await), "an empty first batch");
 
         // Another collection's changes move the token on.
         client.run(("db", doc! { "insert": "other", "documents": [{}] })).await.unwrap();
         assert_eq!(stream.next_if_any().await.unwrap(), None);
-        assert_eq!(stream.resume_token(), Some(&*token_replied(&mut events)), "an empty batch");
+        assert_eq!(stream.resume_token(), Some(&*token_replied(&client, &mut events).await), "an empty batch");
 
         insert(&client, 1).await;
         next(&mut stream).await;
-        assert_eq!(stream.resume_token(), Some(&*token_replied(&mut events)), "a batch that was read");
+        assert_eq!(stream.resume_token(), Some(&*token_replied(&client, &mut events).await), "a batch that was read");
     });
 }
 
@@ -412,12 +416,12 @@ pub fn prose_17_a_stream_that_started_after_a_token_and_found_nothing_starts_aft
         let token = watch(&client, rawdoc! {}).await.resume_token().unwrap().to_owned();
         let mut stream = watch(&client, rawdoc! { "startAfter": token }).await;
         let token = stream.resume_token().unwrap().to_owned();
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
         break_next_get_more(&client).await;
 
         assert_eq!(stream.next_if_any().await.unwrap(), None);
 
-        assert_eq!(stages_sent(&mut events), [rawdoc! { "startAfter": token }]);
+        assert_eq!(stages_sent(&client, &mut events).await, [rawdoc! { "startAfter": token }]);
     });
 }
 
@@ -429,12 +433,12 @@ pub fn prose_18_a_stream_that_started_after_a_token_and_found_a_change_resumes_a
         insert(&client, 1).await;
         assert_eq!(next(&mut stream).await, 1);
         let token = stream.resume_token().unwrap().to_owned();
-        let mut events = client.subscribe(1000);
+        let mut events = client.subscribe(10_000);
         break_next_get_more(&client).await;
 
         assert_eq!(stream.next_if_any().await.unwrap(), None);
 
-        assert_eq!(stages_sent(&mut events), [rawdoc! { "resumeAfter": token }]);
+        assert_eq!(stages_sent(&client, &mut events).await, [rawdoc! { "resumeAfter": token }]);
     });
 }
 
@@ -525,8 +529,8 @@ fn first_name(commands: &[RawDocumentBuf]) -> &str {
 }
 
 /// The options of the streams that were opened since the events were last read.
-fn stages_sent(events: &mut Subscription) -> Vec<RawDocumentBuf> {
-    let sent = sent(events);
+async fn stages_sent<R: Runtime>(client: &Client<R>, events: &mut Subscription) -> Vec<RawDocumentBuf> {
+    let sent = sent(client, events).await;
     let options = |command: &RawDocumentBuf| {
         let stages = command.get_array("pipeline").unwrap();
         stages.get_document(0).unwrap().get_document("$changeStream").unwrap().to_owned()
@@ -535,17 +539,13 @@ fn stages_sent(events: &mut Subscription) -> Vec<RawDocumentBuf> {
 }
 
 /// `postBatchResumeToken` of the last reply since the events were last read.
-fn token_replied(events: &mut Subscription) -> RawDocumentBuf {
-    let mut last = None;
-    while let Some(notice) = events.try_next() {
-        let Notice::Event { event: Event::Command(event), .. } = notice else { continue };
-        if let CommandEvent::CommandSucceeded { reply, .. } = &*event
-            && let Ok(cursor) = reply.get_document("cursor")
-        {
-            last = cursor.get_document("postBatchResumeToken").ok().map(RawDocument::to_owned).or(last);
-        }
-    }
-    last.unwrap()
+async fn token_replied<R: Runtime>(client: &Client<R>, events: &mut Subscription) -> RawDocumentBuf {
+    let token = |event: &Arc<CommandEvent>| {
+        let CommandEvent::CommandSucceeded { reply, .. } = &**event else { return None };
+        let cursor = reply.get_document("cursor").ok()?;
+        cursor.get_document("postBatchResumeToken").ok().map(RawDocument::to_owned)
+    };
+    command_events(client, events).await.iter().rev().find_map(token).unwrap()
 }
 
 /// The code of a server's error.

@@ -2,21 +2,23 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, doc, rawdoc};
 use cmap_core::server::CommandEvent;
 use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::{
-    Client, Cursor, CursorError, CursorOptions, Error, Event, Notice, OperationError, OperationErrorKind, Runtime,
-    Subscription, TimeoutMode,
+    Client, Cursor, CursorError, CursorOptions, Error, OperationError, OperationErrorKind, Runtime, Subscription,
+    TimeoutMode,
 };
 use futures_core::Stream;
 use serde::Deserialize;
 
 use super::lab::Lab;
 use super::{
-    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, client, options, poll_once, run, until, yield_now,
+    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, client, command_events, options, poll_once, run, until,
+    yield_now,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -26,14 +28,14 @@ pub fn a_cursor_gives_all_documents_in_batches<H: Harness>() {
         let server = LocalServer::start();
         let client = observed::<H>(&server, "").await;
         fill(&client, 9).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
 
         let mut cursor = find(&client, rawdoc! { "find": "numbers", "batchSize": 3, "comment": "mine" }).await;
         let read = rest(&mut cursor).await.unwrap();
 
         assert_eq!(read, (0..9).collect::<Vec<_>>());
         assert!(cursor.is_exhausted());
-        let sent = sent(&mut events);
+        let sent = sent(&client, &mut events).await;
         let get_mores = named(&sent, "getMore");
         // SRV-5: the last batch is empty.
         assert_eq!(get_mores.len(), 3);
@@ -67,14 +69,14 @@ pub fn other_commands_make_cursors_too<H: Harness>() {
         let server = LocalServer::start();
         let client = observed::<H>(&server, "").await;
         fill(&client, 5).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let aggregate = rawdoc! { "aggregate": "numbers", "pipeline": [], "cursor": { "batchSize": 2 } };
 
         let mut aggregated = find(&client, aggregate).await;
         let mut listed = find(&client, rawdoc! { "listCollections": 1 }).await;
 
         assert_eq!(rest(&mut aggregated).await.unwrap().len(), 5);
-        assert_eq!(named(&sent(&mut events), "getMore")[0].get_i64("batchSize").unwrap(), 2);
+        assert_eq!(named(&sent(&client, &mut events).await, "getMore")[0].get_i64("batchSize").unwrap(), 2);
         assert_eq!(listed.try_next().await.unwrap().unwrap().get_str("name").unwrap(), "numbers");
     });
 }
@@ -84,7 +86,7 @@ pub fn options_replace_what_the_command_says<H: Harness>() {
         let server = LocalServer::start();
         let client = observed::<H>(&server, "").await;
         fill(&client, 6).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let mut options = CursorOptions::default();
         options.batch_size = Some(4);
 
@@ -92,7 +94,7 @@ pub fn options_replace_what_the_command_says<H: Harness>() {
         let mut cursor = client.operation(("db", command)).on(Writable).cursor_with(options).await.unwrap();
         rest(&mut cursor).await.unwrap();
 
-        let sent = sent(&mut events);
+        let sent = sent(&client, &mut events).await;
         let get_more = named(&sent, "getMore")[0];
         assert_eq!(get_more.get_i64("batchSize").unwrap(), 4);
         assert!(get_more.get("comment").unwrap().is_none(), "{get_more:?}");
@@ -161,7 +163,7 @@ pub fn a_cursor_dropped_half_way_is_ended_on_the_server<H: Harness>() {
         let server = LocalServer::start();
         let client = observed::<H>(&server, "").await;
         fill(&client, 10).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let mut cursor = find(&client, rawdoc! { "find": "numbers", "batchSize": 2 }).await;
         for _ in 0..3 {
             cursor.try_next().await.unwrap();
@@ -171,7 +173,7 @@ pub fn a_cursor_dropped_half_way_is_ended_on_the_server<H: Harness>() {
         drop(cursor);
 
         no_cursor_is_open(&client).await;
-        let sent = sent(&mut events);
+        let sent = sent(&client, &mut events).await;
         let (get_mores, kills) = (named(&sent, "getMore"), named(&sent, "killCursors"));
         assert_eq!((get_mores.len(), kills.len()), (1, 1));
         assert_eq!(lsid(kills[0]), lsid(get_mores[0]), "PIN-1");
@@ -251,14 +253,14 @@ pub fn a_refused_get_more_ends_its_cursor<H: Harness>() {
         let client = observed::<H>(&server, "").await;
         fill(&client, 10).await;
         fail(&client, rawdoc! { "times": 1 }, rawdoc! { "failCommands": ["getMore"], "errorCode": 96 }).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let mut cursor = find(&client, rawdoc! { "find": "numbers", "batchSize": 2 }).await;
 
         let error = rest(&mut cursor).await.unwrap_err();
 
         assert_eq!(error.retries, 0, "{error}");
         assert!(cursor.is_exhausted() && cursor.try_next().await.unwrap().is_none());
-        assert_eq!(named(&sent(&mut events), "getMore").len(), 1, "RTY-2");
+        assert_eq!(named(&sent(&client, &mut events).await, "getMore").len(), 1, "RTY-2");
         drop(cursor);
         no_cursor_is_open(&client).await;
     });
@@ -272,14 +274,14 @@ pub fn a_get_more_that_an_overloaded_server_refuses_three_times_is_an_error_bp_1
         let labels = ["SystemOverloadedError", "RetryableError"].into_iter().collect::<RawArrayBuf>();
         let data = rawdoc! { "failCommands": ["getMore"], "errorCode": 462, "errorLabels": labels };
         fail(&client, rawdoc! { "times": 3 }, data).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let mut cursor = find(&client, rawdoc! { "find": "numbers", "batchSize": 2 }).await;
 
         let error = rest(&mut cursor).await.unwrap_err();
         cursor.close().await;
 
         assert_eq!(error.retries, 2, "{error}");
-        let sent = sent(&mut events);
+        let sent = sent(&client, &mut events).await;
         assert_eq!((named(&sent, "getMore").len(), named(&sent, "killCursors").len()), (3, 1));
         assert_eq!(open_cursors(&client).await, 0);
     });
@@ -291,14 +293,14 @@ pub fn after_a_network_error_nothing_more_is_sent_for_a_cursor<H: Harness>() {
         let client = observed::<H>(&server, "").await;
         fill(&client, 10).await;
         fail(&client, rawdoc! { "times": 1 }, rawdoc! { "failCommands": ["getMore"], "closeConnection": true }).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let mut cursor = find(&client, rawdoc! { "find": "numbers", "batchSize": 2 }).await;
 
         rest(&mut cursor).await.unwrap_err();
         drop(cursor);
 
         open_cursors(&client).await;
-        let sent = sent(&mut events);
+        let sent = sent(&client, &mut events).await;
         assert_eq!((named(&sent, "getMore").len(), named(&sent, "killCursors").len()), (1, 0));
     });
 }
@@ -333,7 +335,7 @@ pub fn a_failed_cursor_keeps_its_connection_behind_a_load_balancer_lb_14<H: Harn
         let client = observed::<H>(&server, "loadBalanced=true").await;
         fill(&client, 10).await;
         fail(&client, rawdoc! { "times": 1 }, rawdoc! { "failCommands": ["getMore"], "closeConnection": true }).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let mut cursor = find(&client, rawdoc! { "find": "numbers", "batchSize": 2 }).await;
 
         rest(&mut cursor).await.unwrap_err();
@@ -341,7 +343,7 @@ pub fn a_failed_cursor_keeps_its_connection_behind_a_load_balancer_lb_14<H: Harn
         cursor.close().await;
 
         assert_eq!(client.stats().counts.in_use, 0);
-        assert_eq!(named(&sent(&mut events), "killCursors").len(), 0);
+        assert_eq!(named(&sent(&client, &mut events).await, "killCursors").len(), 0);
     });
 }
 
@@ -373,7 +375,7 @@ pub fn an_empty_batch_is_no_end_of_a_tailable_cursor<H: Harness>() {
         let create = rawdoc! { "create": "numbers", "capped": true, "size": 10_000 };
         client.operation(("db", create)).on(Writable).run().await.unwrap();
         fill(&client, 1).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let mut options = CursorOptions::default();
         options.max_await_time = Some(Duration::from_millis(1));
         let tail = rawdoc! { "find": "numbers", "tailable": true, "awaitData": true };
@@ -383,7 +385,7 @@ pub fn an_empty_batch_is_no_end_of_a_tailable_cursor<H: Harness>() {
 
         assert_eq!(cursor.next_if_any().await.unwrap(), None);
         assert!(!cursor.is_exhausted());
-        assert_eq!(named(&sent(&mut events), "getMore")[0].get_i64("maxTimeMS").unwrap(), 1);
+        assert_eq!(named(&sent(&client, &mut events).await, "getMore")[0].get_i64("maxTimeMS").unwrap(), 1);
         insert(&client, 1).await;
         assert_eq!(cursor.next_if_any().await.unwrap().map(number), Some(1));
     });
@@ -395,7 +397,7 @@ pub fn a_limit_on_a_cursor_is_for_its_life<H: Harness>() {
         let server = LocalServer::start_as(Setup { services: 1, ..Setup::default() });
         let (client, lab) = observed_lab::<H>(&server).await;
         fill(&client, 4).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 2 })).on(Writable);
         let mut cursor = find.within(HOUR).cursor().await.unwrap();
 
@@ -404,7 +406,7 @@ pub fn a_limit_on_a_cursor_is_for_its_life<H: Harness>() {
 
         assert!(error.is_timeout(), "{error}");
         assert!(cursor.is_exhausted());
-        assert!(named(&sent(&mut events), "find")[0].get_i64("maxTimeMS").is_ok(), "the server is told");
+        assert!(named(&sent(&client, &mut events).await, "find")[0].get_i64("maxTimeMS").is_ok(), "the server is told");
         cursor.close().await;
         assert_eq!(open_cursors(&client).await, 0, "the limit of killCursors begins anew");
     });
@@ -416,7 +418,7 @@ pub fn a_limit_may_be_for_each_iteration_of_a_cursor<H: Harness>() {
         let server = LocalServer::start_as(Setup { services: 1, ..Setup::default() });
         let (client, lab) = observed_lab::<H>(&server).await;
         fill(&client, 4).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let mut options = CursorOptions::default();
         options.timeout_mode = Some(TimeoutMode::Iteration);
         let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 2 })).on(Writable);
@@ -426,7 +428,7 @@ pub fn a_limit_may_be_for_each_iteration_of_a_cursor<H: Harness>() {
 
         assert_eq!(rest(&mut cursor).await.unwrap(), [0, 1, 2, 3]);
         assert!(
-            named(&sent(&mut events), "find")[0].get("maxTimeMS").unwrap().is_none(),
+            named(&sent(&client, &mut events).await, "find")[0].get("maxTimeMS").unwrap().is_none(),
             "the server would end the cursor"
         );
     });
@@ -457,7 +459,7 @@ pub fn a_session_is_free_between_the_steps_of_its_cursor<H: Harness>() {
         let server = LocalServer::start();
         let client = observed::<H>(&server, "").await;
         fill(&client, 3).await;
-        let mut events = client.subscribe(100);
+        let mut events = client.subscribe(10_000);
         let mut session = client.start_session().unwrap();
         let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 1 })).on(Writable);
         let mut cursor = find.in_session(&mut session).cursor().await.unwrap();
@@ -470,7 +472,7 @@ pub fn a_session_is_free_between_the_steps_of_its_cursor<H: Harness>() {
         }
 
         assert_eq!((copied, cursor.is_exhausted()), (3, true));
-        let lsids: Vec<_> = sent(&mut events).iter().map(lsid).collect();
+        let lsids: Vec<_> = sent(&client, &mut events).await.iter().map(lsid).collect();
         assert_eq!((lsids.len(), lsids.windows(2).all(|pair| pair[0] == pair[1])), (1 + 3 + 3, true));
     });
 }
@@ -577,15 +579,12 @@ pub(super) fn named<'c>(commands: &'c [RawDocumentBuf], name: &str) -> Vec<&'c R
 }
 
 /// The commands that were sent since the events were last read.
-pub(super) fn sent(events: &mut Subscription) -> Vec<RawDocumentBuf> {
-    let mut sent = Vec::new();
-    while let Some(notice) = events.try_next() {
-        let Notice::Event { event: Event::Command(event), .. } = notice else { continue };
-        if let CommandEvent::CommandStarted { document, .. } = &*event {
-            sent.push(document.clone());
-        }
-    }
-    sent
+pub(super) async fn sent<R: Runtime>(client: &Client<R>, events: &mut Subscription) -> Vec<RawDocumentBuf> {
+    let started = |event: &Arc<CommandEvent>| {
+        let CommandEvent::CommandStarted { document, .. } = &**event else { return None };
+        Some(document.clone())
+    };
+    command_events(client, events).await.iter().filter_map(started).collect()
 }
 
 pub(super) fn lsid(command: &RawDocumentBuf) -> RawDocumentBuf {

@@ -202,9 +202,13 @@ pub fn a_subscription_says_what_it_lost<H: Harness>() {
         let client = client::<H>(&server, "").await;
         drop(client.check_out().await.unwrap());
         let mut events = client.subscribe(3);
+        let mut all = client.subscribe(6);
 
         drop(client.check_out().await.unwrap());
         drop(client.check_out().await.unwrap());
+        for _ in 0..6 {
+            all.next().await.unwrap();
+        }
 
         let read: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
         assert!(

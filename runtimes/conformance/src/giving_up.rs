@@ -2,6 +2,7 @@
 
 use std::future::{Future, pending};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,13 +10,13 @@ use bson::{Document, RawDocument, doc, rawdoc};
 use cmap_core::server::CommandEvent;
 use cmap_core::session::TransactionState;
 use cmap_core::topology::ServerSelector::Writable;
-use cmap_runtime::{Client, Cursor, CursorOptions, Event, Notice, OperationError, Runtime, Session, Subscription};
+use cmap_runtime::{Client, Cursor, CursorOptions, OperationError, Runtime, Session, Subscription};
 
 use super::cancellation::cut_short;
 use super::lab::Lab;
 use super::{
-    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, builder, client, options, poll_once, run, until,
-    yield_now,
+    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, builder, client, command_events, options, poll_once,
+    run, until, yield_now,
 };
 
 /// Longer than a case may take: what waits for the end of this patience fails.
@@ -270,7 +271,7 @@ pub fn cursors_dropped_while_no_connection_is_free_wait_in_one_place_and_end_by_
 
         no_cursor_is_open(&other).await;
         until(|| client.stats().counts.in_use == 0).await;
-        assert_eq!(started(&mut events, "killCursors"), 1);
+        assert_eq!(started(&client, &mut events, "killCursors").await, 1);
         assert_nothing_lost(&client);
     });
 }
@@ -446,13 +447,9 @@ async fn no_cursor_is_open<R: Runtime>(client: &Client<R>) {
 }
 
 /// How many commands of this name were sent since the events were last read.
-fn started(events: &mut Subscription, name: &str) -> usize {
-    let told = std::iter::from_fn(|| events.try_next());
-    let is_start = |notice: &Notice| {
-        let Notice::Event { event: Event::Command(event), .. } = notice else { return false };
-        matches!(&**event, CommandEvent::CommandStarted { sent, .. } if sent.name == name)
-    };
-    told.filter(is_start).count()
+async fn started<R: Runtime>(client: &Client<R>, events: &mut Subscription, name: &str) -> usize {
+    let is_start = |event: &&Arc<CommandEvent>| matches!(&***event, CommandEvent::CommandStarted { sent, .. } if sent.name == name);
+    command_events(client, events).await.iter().filter(is_start).count()
 }
 
 /// Polls `work`, which must not end, until the awaited state is reached.

@@ -94,7 +94,7 @@ use cmap_core::address::ServerAddress;
 use cmap_core::connection::EstablishError;
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::CheckOutErrorKind;
-use cmap_core::server::ServerDescription;
+use cmap_core::server::{CommandEvent, ServerDescription};
 
 pub use self::server::{Deed, Hosts, LocalServer, Manners, Setup, Whim};
 use self::watch::Watch;
@@ -238,6 +238,25 @@ async fn wait_for(events: &mut Subscription, name: &str) -> Event {
             Some(Notice::Event { .. }) => {}
             Some(lost) => panic!("{lost:?} before {name}"),
             None => panic!("the events ended before {name}"),
+        }
+    }
+}
+
+/// The events of commands since they were last read, up to a ping that is sent now. Another task may be delivering the events of a call when
+/// the call returns; those of the ping come after them.
+async fn command_events<R: Runtime>(client: &Client<R>, events: &mut Subscription) -> Vec<Arc<CommandEvent>> {
+    client.run(("admin", bson::rawdoc! { "ping": 1 })).await.unwrap();
+    let mut read = Vec::new();
+    loop {
+        match events.next().await {
+            Some(Notice::Event { event: Event::Command(event), .. }) => {
+                if matches!(&*event, CommandEvent::CommandStarted { sent, .. } if sent.name == "ping") {
+                    return read;
+                }
+                read.push(event);
+            }
+            Some(Notice::Event { .. }) => {}
+            lost => panic!("{lost:?} before the ping"),
         }
     }
 }
