@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use cmap_core::pool::{AffinityKey, CheckOutRequest, IdentityId};
+use cmap_core::time::Instant;
 use cmap_core::topology::{Criteria, ServerSelector};
 
 use crate::connection::Connection;
@@ -149,29 +150,52 @@ impl<R: Runtime> Future for CheckOut<'_, R> {
 }
 
 impl<R: Runtime> CheckOut<'_, R> {
+    /// Asks for a connection, at first for any to a server that takes writes.
     #[inline(never)]
     fn ask(&mut self, limit: Limit, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
         let driver = self.driver;
         let now = driver.clock().now();
-        let mut request = self.wanted.as_ref().map_or_else(CheckOutRequest::default, |wanted| wanted.request);
-        request.deadline = match limit {
+        let deadline = match limit {
             Limit::None => None,
             Limit::Within(limit) => Some(now + limit),
             Limit::Until(deadline) => driver.clock().instant_of(deadline),
         };
-        let criteria = match &mut self.wanted {
-            None => Criteria::WRITABLE,
-            Some(_) if request.affinity.is_some() && !driver.has_affinity() => {
-                return self.end(Err(CheckOutError::NoAffinity));
-            }
-            Some(wanted) => {
-                // Nothing is chosen for an operation that keeps to its server (PIN-1).
-                let is_pinned = matches!(wanted.criteria.selector, ServerSelector::Pinned(_));
-                wanted.narrowed = (driver.has_server_filter() && !is_pinned).then(|| driver.narrow(&wanted.criteria));
-                wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria)
-            }
-        };
-        match driver.check_out(now, criteria, request, self.tag, cx) {
+        if self.wanted.is_some() {
+            return self.ask_for_wanted(now, deadline, cx);
+        }
+        let mut request = CheckOutRequest::default();
+        request.deadline = deadline;
+        let begun = driver.check_out(now, Criteria::WRITABLE, request, self.tag, cx);
+        self.go_on(begun, cx)
+    }
+
+    /// Asks for what the caller wants of server, identity or affinity.
+    #[inline(never)]
+    fn ask_for_wanted(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        cx: &Context<'_>,
+    ) -> Poll<<Self as Future>::Output> {
+        let driver = self.driver;
+        let tag = self.tag;
+        let wanted = self.wanted();
+        let mut request = wanted.request;
+        request.deadline = deadline;
+        if request.affinity.is_some() && !driver.has_affinity() {
+            return self.end(Err(CheckOutError::NoAffinity));
+        }
+        // Nothing is chosen for an operation that keeps to its server (PIN-1).
+        let is_pinned = matches!(wanted.criteria.selector, ServerSelector::Pinned(_));
+        wanted.narrowed = (driver.has_server_filter() && !is_pinned).then(|| driver.narrow(&wanted.criteria));
+        let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
+        let begun = driver.check_out(now, criteria, request, tag, cx);
+        self.go_on(begun, cx)
+    }
+
+    #[inline(always)]
+    fn go_on(&mut self, begun: Begun<R::Stream>, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
+        match begun {
             Begun::Answered(answer) => self.end(answer),
             Begun::Waits(place) => {
                 self.stage = Stage::Waiting(place);

@@ -44,13 +44,20 @@ impl<R: Runtime> Driver<R> {
         if state.runtime_gone {
             return Begun::Answered(Err(RuntimeGone.into()));
         }
-        let (check_out, delivery) = state.machine.check_out(now, criteria, request);
-        state.note(now, check_out, tag);
-        match delivery {
-            Some(delivery) if state.machine.is_drained() && state.timer_comes_before(state.next_look()) => {
-                Begun::Answered(Ok(delivery))
+        match state.machine.check_out(now, criteria, request) {
+            // The delivery names its check-out, which need not be carried along with it.
+            (_, Some(delivery)) => {
+                let check_out = CheckOut::Started(delivery.check_out);
+                state.note(now, check_out, tag);
+                if state.machine.is_drained() && state.timer_comes_before(state.next_look()) {
+                    return Begun::Answered(Ok(delivery));
+                }
+                self.follow_check_out(state, now, check_out, Some(delivery), cx)
             }
-            delivery => self.follow_check_out(state, now, check_out, delivery, cx),
+            (check_out, None) => {
+                state.note(now, check_out, tag);
+                self.follow_check_out(state, now, check_out, None, cx)
+            }
         }
     }
 
