@@ -91,6 +91,7 @@ impl<R: Runtime> Reader<R> {
             }
         }
         let borrowed = match (self.left.take(), &self.stream) {
+            (Some(Left::Open(cursor)), Some(_)) if cursor.is_out_of_reach() => cursor.leave(),
             (Some(Left::Open(cursor)), _) => {
                 let budget = *self.budget.get_or_insert_with(|| cursor.time.iteration(&cursor.context));
                 return Ok(Some(Fetch::GetMore { cursor, budget, again: self.has_asked }));

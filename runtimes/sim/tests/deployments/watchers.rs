@@ -204,8 +204,7 @@ fn prose_6_a_stream_resumes_where_its_read_preference_allows() {
         let sim = Sim::new(seed);
         let set = set(&sim);
         sim.run(async {
-            // A step with a limit of time would end with it, and leave the resume to the next one.
-            let uri = set.uri("heartbeatFrequencyMS=500&connectTimeoutMS=500&serverSelectionTimeoutMS=3000");
+            let uri = set.uri("heartbeatFrequencyMS=500&connectTimeoutMS=500");
             let options = ClientOptions::parse(&uri).unwrap().0;
             let client = Client::builder(options).observe_commands(true).build().await.unwrap();
             let mut events = client.subscribe(10_000);
@@ -222,6 +221,27 @@ fn prose_6_a_stream_resumes_where_its_read_preference_allows() {
             assert_ne!(second, first);
             let description = client.description();
             assert_eq!(description.server(&second).unwrap().server_type, ServerType::RsSecondary);
+        });
+    });
+}
+
+#[test]
+fn a_stream_does_not_wait_for_a_server_that_is_gone_x_160() {
+    for_seeds(0..20, |seed| {
+        let sim = Sim::new(seed);
+        let set = set(&sim);
+        sim.run(async {
+            let uri = set.uri("timeoutMS=60000&heartbeatFrequencyMS=500&connectTimeoutMS=500");
+            let client = Client::connect(&uri).await.unwrap();
+            let mut stream = client.operation(("db", watch())).watch().await.unwrap();
+            let primary = set.primary().unwrap();
+
+            set.kill(primary);
+            insert(&client, (0, 0)).await.unwrap();
+            let begun = sim.elapsed();
+
+            assert_eq!(step(&mut stream).await.unwrap(), Some((0, 0)));
+            assert!(sim.elapsed() - begun < Duration::from_secs(2), "{:?}", sim.elapsed() - begun);
         });
     });
 }
