@@ -45,6 +45,7 @@ var checks = map[string]func(*C){
 	"set-secondary-reads":         setSecondaryReads,
 	"set-step-down":               setStepDown,
 	"set-kill":                    setKill,
+	"set-change-stream":           setChangeStream,
 	"set-srv":                     setSrv,
 }
 

@@ -109,6 +109,31 @@ func setKill(c *C) {
 	c.expect(c.ids(collection), []int{1, 2, 3}, "documents")
 }
 
+func setChangeStream(c *C) {
+	client := c.clientOfSet()
+	collection := c.freshInSet(client, "changes")
+	stream, err := collection.Watch(background, mongo.Pipeline{})
+	c.must(err)
+	defer func() { c.must(stream.Close(background)) }()
+	next := func() (kind string) {
+		c.expect(stream.Next(background), true, "there is a change")
+		c.must(stream.Current.Lookup("operationType").Unmarshal(&kind))
+		return kind
+	}
+	c.insertID(collection, 1)
+	c.expect(next(), "insert", "change")
+	// The stream goes on over another connection.
+	data := bson.D{{"failCommands", bson.A{"getMore"}}, {"closeConnection", true}}
+	c.run(client, "admin", bson.D{{"configureFailPoint", "failCommand"}, {"mode", bson.D{{"times", 1}}}, {"data", data}})
+	_, err = collection.BulkWrite(background, []mongo.WriteModel{
+		mongo.NewInsertOneModel().SetDocument(bson.D{{"_id", 2}}),
+		mongo.NewUpdateOneModel().SetFilter(bson.D{{"_id", 1}}).SetUpdate(bson.D{{"$set", bson.D{{"x", 1}}}}),
+		mongo.NewDeleteOneModel().SetFilter(bson.D{{"_id", 1}}),
+	})
+	c.must(err)
+	c.expect([]string{next(), next(), next()}, []string{"insert", "update", "delete"}, "changes of the bulk write")
+}
+
 func setSrv(c *C) {
 	client := c.clientByDNS("members", srvName)
 	collection := c.freshInSet(client, "srv")

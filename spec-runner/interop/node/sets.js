@@ -64,6 +64,28 @@ export async function setKill(servers) {
   expect(await ids(collection), [1, 2, 3], 'documents');
 }
 
+export async function setChangeStream(servers) {
+  const client = clientOfSet(servers);
+  const collection = await fresh(client, 'changes');
+  const stream = collection.watch();
+  // The stream begins with its first step.
+  expect(await stream.tryNext(), null, 'no change');
+  await collection.insertOne({ _id: 1 });
+  expect((await stream.next()).documentKey, { _id: 1 }, 'change');
+  // The stream goes on over another connection.
+  const data = { failCommands: ['getMore'], closeConnection: true };
+  await client.db('admin').command({ configureFailPoint: 'failCommand', mode: { times: 1 }, data });
+  await collection.bulkWrite([
+    { insertOne: { document: { _id: 2 } } },
+    { updateOne: { filter: { _id: 1 }, update: { $set: { x: 1 } } } },
+    { deleteOne: { filter: { _id: 1 } } },
+  ]);
+  for (const kind of ['insert', 'update', 'delete']) {
+    expect((await stream.next()).operationType, kind, 'change of the bulk write');
+  }
+  await stream.close();
+}
+
 export async function setSrv(servers) {
   const client = servers.clientByDns('members', SRV_NAME);
   const found = new Promise((resolve) => {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pymongo import MongoClient, WriteConcern
+from pymongo import DeleteOne, InsertOne, MongoClient, UpdateOne, WriteConcern
 from pymongo.collection import Collection
 from pymongo.read_preferences import Secondary
 
@@ -70,6 +70,21 @@ def set_kill(servers: Servers) -> None:
         expect([document["_id"] for document in collection.find()], [1, 2, 3], "documents")
 
 
+def set_change_stream(servers: Servers) -> None:
+    with client_of_set(servers) as client:
+        collection = fresh(client, "changes")
+        with collection.watch() as stream:
+            collection.insert_one({"_id": 1})
+            expect(stream.next()["documentKey"], {"_id": 1}, "change")
+            # The stream goes on over another connection.
+            data = {"failCommands": ["getMore"], "closeConnection": True}
+            client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
+            writes = [InsertOne({"_id": 2}), UpdateOne({"_id": 1}, {"$set": {"x": 1}}), DeleteOne({"_id": 1})]
+            collection.bulk_write(writes)
+            kinds = [stream.next()["operationType"] for _ in writes]
+            expect(kinds, ["insert", "update", "delete"], "changes of the bulk write")
+
+
 def set_srv(servers: Servers) -> None:
     with servers.client_by_dns("members", SRV_NAME) as client:
         collection = fresh(client, "srv")
@@ -79,5 +94,5 @@ def set_srv(servers: Servers) -> None:
         expect((client.topology_description.replica_set_name, len(client.nodes)), ("rs0", 3), "set and members")
 
 
-CHECKS = (set_secondary_reads, set_step_down, set_kill, set_srv)
+CHECKS = (set_secondary_reads, set_step_down, set_kill, set_change_stream, set_srv)
 ALL = {check.__name__.replace("_", "-"): check for check in CHECKS}

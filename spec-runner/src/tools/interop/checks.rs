@@ -73,6 +73,7 @@ pub const ALL: &[Check] = &[
     embedded("set-secondary-reads"),
     embedded("set-step-down"),
     embedded("set-kill"),
+    embedded("set-change-stream"),
     embedded("set-srv"),
     Check { makers: Makers::Ours, ..commands("cmap-tokio") },
     Check { makers: Makers::Ours, ..commands("cmap-async-std") },

@@ -54,6 +54,7 @@ pub(super) fn by_name(name: &str) -> Option<Check> {
         "set-secondary-reads" => sets::secondary_reads,
         "set-step-down" => sets::step_down,
         "set-kill" => sets::kill,
+        "set-change-stream" => sets::change_stream,
         "set-srv" => sets::srv,
         "cmap-tokio" => adapters::tokio,
         "cmap-async-std" => adapters::async_std,

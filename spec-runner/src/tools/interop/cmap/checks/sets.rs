@@ -8,7 +8,7 @@ use cmap_core::options::{ClientOptions, ReadMode, ReadPreference, TagSet};
 use cmap_core::topology::ServerSelector;
 use cmap_core::wire::bson::{Document, RawDocumentBuf, doc, rawdoc};
 use cmap_runtime::Error;
-use cmap_tokio::Client;
+use cmap_tokio::{Client, Cursor};
 
 use super::commands::{first_batch, number};
 use super::topologies::numbered;
@@ -75,6 +75,36 @@ pub(super) fn kill(servers: &Servers) -> Result<(), Mismatch> {
         insert(&client, "kill", 3, rawdoc! { "w": 3 }).await?;
         expect::equal(ids(&client, "kill", ServerSelector::Writable).await?, vec![1, 2, 3], "documents")
     })
+}
+
+pub(super) fn change_stream(servers: &Servers) -> Result<(), Mismatch> {
+    let uri = servers.uri("members", "", &[("replicaSet", "rs0"), ("timeoutMS", "10000")])?;
+    run(async {
+        let client = connect(&uri).await?;
+        fresh(&client, "changes").await?;
+        let watch = rawdoc! { "aggregate": "changes", "pipeline": [{ "$changeStream": {} }] };
+        let mut stream = client.operation(("test", watch)).watch().await.map_err(Error::from)?;
+        insert(&client, "changes", 1, rawdoc! { "w": 3 }).await?;
+        expect::equal(next_id(&mut stream).await?, Some(1), "change")?;
+
+        let before = me(&client).await?;
+        let order = |what: &str| rawdoc! { "testDeployment": what, "member": &*before };
+        command(&client, ServerSelector::Writable, "admin", order("kill")).await?;
+        let more = client.operation(("test", doc! { "insert": "changes", "writeConcern": { "w": "majority" } }));
+        let more = more.sequence("documents", (2..5).map(|id| doc! { "_id": id })).run().await.map_err(Error::from)?;
+        expect::equal(more.inserted, 3, "inserted")?;
+        for id in 2..5 {
+            expect::equal(next_id(&mut stream).await?, Some(id), "change after the failover")?;
+        }
+        command(&client, ServerSelector::Writable, "admin", order("restart")).await.map(drop)
+    })
+}
+
+/// The `_id` of the document that the next change is about.
+async fn next_id(stream: &mut Cursor) -> Result<Option<i32>, Mismatch> {
+    let change = stream.try_next().await.map_err(Error::from)?;
+    let key = change.and_then(|change| change.get_document("documentKey").ok());
+    Ok(key.and_then(|key| key.get_i32("_id").ok()))
 }
 
 pub(super) fn srv(servers: &Servers) -> Result<(), Mismatch> {

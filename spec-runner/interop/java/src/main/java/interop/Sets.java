@@ -6,8 +6,13 @@ import com.mongodb.ReadPreference;
 import com.mongodb.Tag;
 import com.mongodb.TagSet;
 import com.mongodb.WriteConcern;
+import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.DeleteOneModel;
+import com.mongodb.client.model.InsertOneModel;
+import com.mongodb.client.model.UpdateOneModel;
+import com.mongodb.client.model.changestream.ChangeStreamDocument;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.StreamSupport;
@@ -19,6 +24,7 @@ final class Sets {
             "set-secondary-reads", Sets::secondaryReads,
             "set-step-down", Sets::stepDown,
             "set-kill", Sets::kill,
+            "set-change-stream", Sets::changeStream,
             "set-srv", Sets::srv);
 
     /** The name that leads to the members, at their DNS server. */
@@ -107,6 +113,28 @@ final class Sets {
         MongoCollection<Document> collection = collection(client, "kill", EVERYWHERE);
         collection.insertOne(id(3));
         expect(ids(collection), List.of(1, 2, 3), "documents");
+    }
+
+    private static void changeStream(Servers servers) {
+        MongoClient client = clientOfSet(servers);
+        MongoCollection<Document> collection = fresh(client, "changes");
+        try (MongoChangeStreamCursor<ChangeStreamDocument<Document>> stream = collection.watch().cursor()) {
+            collection.insertOne(id(1));
+            expect(stream.next().getOperationTypeString(), "insert", "change");
+            // The stream goes on over another connection.
+            Document data = new Document("failCommands", List.of("getMore")).append("closeConnection", true);
+            client.getDatabase("admin")
+                    .runCommand(new Document("configureFailPoint", "failCommand")
+                            .append("mode", new Document("times", 1))
+                            .append("data", data));
+            collection.bulkWrite(List.of(
+                    new InsertOneModel<>(id(2)),
+                    new UpdateOneModel<>(id(1), new Document("$set", new Document("x", 1))),
+                    new DeleteOneModel<>(id(1))));
+            for (String kind : List.of("insert", "update", "delete")) {
+                expect(stream.next().getOperationTypeString(), kind, "change of the bulk write");
+            }
+        }
     }
 
     private static void srv(Servers servers) {
