@@ -147,8 +147,8 @@ pub fn a_stream_goes_on_in_its_session_and_leaves_no_cursor_behind_cs_14_cs_15<H
         let mut events = client.subscribe(10_000);
         let mut stream = watch(&client, rawdoc! {}).await;
         let labels: RawArrayBuf = [LABEL].into_iter().collect();
-        // The cursor stays open on the server.
-        let refusal = rawdoc! { "failCommands": ["getMore"], "errorCode": 91, "errorLabels": labels };
+        // The cursor stays open on the server, whose pool is not cleared.
+        let refusal = rawdoc! { "failCommands": ["getMore"], "errorCode": 8, "errorLabels": labels };
         fail(&client, rawdoc! { "times": 1 }, refusal).await;
         insert(&client, 1).await;
 
