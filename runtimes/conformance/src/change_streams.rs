@@ -182,7 +182,8 @@ pub fn a_stream_outlives_a_step_whose_time_is_up_csot_25<H: Harness>() {
 
         assert!(error.is_timeout() && !stream.is_exhausted(), "{error}");
         assert_eq!(next(&mut stream).await, 1);
-        assert_eq!(first_name(&sent(&client, &mut events).await), "aggregate");
+        // The end of the old cursor is sent, too, sooner or later.
+        assert_eq!(named(&sent(&client, &mut events).await, "aggregate").len(), 1);
     });
 }
 
@@ -522,10 +523,6 @@ fn id(change: &RawDocument) -> i32 {
 
 async fn kind<R: Runtime>(stream: &mut Cursor<R>) -> String {
     stream.try_next().await.unwrap().unwrap().get_str("operationType").unwrap().to_owned()
-}
-
-fn first_name(commands: &[RawDocumentBuf]) -> &str {
-    commands[0].iter().next().unwrap().unwrap().0.as_str()
 }
 
 /// The options of the streams that were opened since the events were last read.
