@@ -278,7 +278,7 @@ pub fn an_operation_without_items_is_an_error_bw_7<H: Harness>() {
     });
 }
 
-pub fn an_insert_as_an_array_that_is_too_large_is_told_of_sequences<H: Harness>() {
+pub fn an_insert_as_an_array_that_is_too_large_is_told_of_sequences_x_169<H: Harness>() {
     run::<H>(async {
         let server = member();
         let client = observed::<H>(&server, "directConnection=true").await;

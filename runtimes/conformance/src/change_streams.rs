@@ -3,12 +3,13 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bson::oid::ObjectId;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, Timestamp, doc, rawdoc};
-use cmap_core::server::CommandEvent;
+use cmap_core::address::ServerAddress;
+use cmap_core::server::{CommandEvent, ServerType};
 use cmap_runtime::{
     Client, CommandErrorKind, Cursor, CursorError, CursorOptions, OperationError, OperationErrorKind, Runtime,
     Subscription,
@@ -17,10 +18,11 @@ use futures_core::Stream;
 use serde::Deserialize;
 
 use super::cursors::{fail, lsid, named, no_cursor_is_open, of_cursor, open_cursors, sent};
+use super::rogue::Rogue;
 use super::scripted_server::ScriptedServer;
 use super::{
     ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, connect, options, poll_once, run,
-    yield_now,
+    until, yield_now,
 };
 
 const LABEL: &str = "ResumableChangeStreamError";
@@ -184,6 +186,47 @@ pub fn a_stream_outlives_a_step_whose_time_is_up_csot_25<H: Harness>() {
         assert_eq!(next(&mut stream).await, 1);
         // The end of the old cursor is sent, too, sooner or later.
         assert_eq!(named(&sent(&client, &mut events).await, "aggregate").len(), 1);
+    });
+}
+
+pub fn a_stream_does_not_wait_for_a_server_that_recovers_x_160<H: Harness>() {
+    run::<H>(async {
+        // Two secondaries. The one that opens the stream recovers from then on.
+        let (places, opened_at) = (Arc::<Mutex<Vec<String>>>::default(), Arc::<Mutex<Vec<usize>>>::default());
+        let member = |own| {
+            let (places, opened_at) = (Arc::clone(&places), Arc::clone(&opened_at));
+            Rogue::start(move || {
+                let (places, opened_at) = (Arc::clone(&places), Arc::clone(&opened_at));
+                move |name, _| {
+                    let mut opened_at = opened_at.lock().unwrap();
+                    if name == "aggregate" {
+                        opened_at.push(own);
+                        let changes: RawArrayBuf = match opened_at.len() {
+                            1 => RawArrayBuf::new(),
+                            _ => [rawdoc! { "_id": { "_data": "1" }, "operationType": "insert" }].into_iter().collect(),
+                        };
+                        return rawdoc! { "ok": 1, "cursor": { "id": 7_i64, "ns": "db.c", "firstBatch": changes } };
+                    }
+                    let hosts: RawArrayBuf = places.lock().unwrap().iter().map(String::as_str).collect();
+                    let is_secondary = opened_at.first() != Some(&own);
+                    rawdoc! { "ok": 1, "secondary": is_secondary, "setName": "rs", "hosts": hosts, "maxWireVersion": 25 }
+                }
+            })
+        };
+        let members = [member(0), member(1)];
+        *places.lock().unwrap() = members.iter().map(Rogue::place).collect();
+        let seeds = places.lock().unwrap().join(",");
+        let query = "readPreference=secondary&heartbeatFrequencyMS=500&timeoutMS=5000";
+        let client = connect::<H>(&format!("mongodb://{seeds}/?replicaSet=rs&{query}")).await.unwrap();
+        let mut stream = client.operation(("db", command(rawdoc! {}))).watch().await.unwrap();
+        let first = opened_at.lock().unwrap()[0];
+        let of_first: ServerAddress = places.lock().unwrap()[first].parse().unwrap();
+        until(|| client.description().server(&of_first).unwrap().server_type == ServerType::RsOther).await;
+
+        assert_eq!(kind(&mut stream).await, "insert");
+
+        let opened_at = opened_at.lock().unwrap();
+        assert!(opened_at.len() == 2 && opened_at[0] != opened_at[1], "{opened_at:?}");
     });
 }
 

@@ -422,7 +422,7 @@ pub fn a_read_concern_of_a_single_command_is_refused_txn_2<H: Harness>() {
     });
 }
 
-pub fn a_write_without_a_reply_is_refused_in_a_session_ses_10<H: Harness>() {
+pub fn a_write_without_a_reply_is_refused_in_a_session_ses_10_x_176<H: Harness>() {
     run::<H>(async {
         let server = member();
         let client = client_of_member::<H>(&server).await;

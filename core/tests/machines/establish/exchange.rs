@@ -137,7 +137,7 @@ fn a_connection_takes_one_command_at_a_time_cmap_8() {
 }
 
 #[test]
-fn an_unacknowledged_command_waits_for_nothing_msg_7() {
+fn an_unacknowledged_command_waits_for_nothing_msg_7_x_174() {
     let mut server = ScriptedServer::default();
     let mut connection = establish(&mut server, options(None)).unwrap();
     let body = rawdoc! { "insert": "c", "writeConcern": { "w": 0 } };

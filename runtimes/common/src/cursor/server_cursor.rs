@@ -7,7 +7,6 @@ use std::time::Duration;
 use bson::{RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
 use cmap_core::pool::PoolState;
-use cmap_core::server::ServerType;
 use cmap_core::session::SessionId;
 use cmap_core::topology::ServerSelector;
 
@@ -176,11 +175,13 @@ impl<R: Runtime> ServerCursor<R> {
         is_gone && driver.state() != PoolState::Closed
     }
 
-    /// Whether a getMore would have to wait until its server is back. One that keeps its connection needs none but that.
+    /// Whether a getMore would have to wait until its server is known again, or has recovered. One that keeps its connection needs
+    /// none but that.
     pub(super) fn is_out_of_reach(&self) -> bool {
         let description = self.context.driver.description();
-        let server = description.servers.iter().find(|server| server.address == self.address);
-        matches!(self.pinned, Pinned::Any) && server.is_some_and(|server| server.server_type == ServerType::Unknown)
+        let is_there = description.servers.iter().any(|server| server.address == self.address);
+        let suitable = description.suitable_servers(&self.selector(), &[], Duration::ZERO);
+        matches!(self.pinned, Pinned::Any) && is_there && suitable.is_ok_and(|servers| servers.is_empty())
     }
 
     fn wait(&self) -> Wait {
