@@ -60,7 +60,7 @@ pub struct Message<'a> {
 pub struct Sequence<'a> {
     /// The name of the field.
     pub identifier: &'a str,
-    documents: &'a [u8],
+    pub(super) documents: &'a [u8],
 }
 
 impl<'a> Message<'a> {

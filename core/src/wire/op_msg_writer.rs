@@ -84,29 +84,22 @@ impl<'b> MessageWriter<'b> {
         identifier: &str,
         documents: impl IntoIterator<Item = &'d RawDocument>,
     ) -> Result<(), EncodeError> {
-        let before = self.out.len();
-        let result = self.append_sequence(identifier, documents);
-        match result {
-            Ok(()) => self.sections += 1,
-            Err(_) => self.out.truncate(before),
-        }
-        result
+        let max = match identifier {
+            USER_DOCUMENTS => self.limits.user_document(),
+            _ => self.limits.document(),
+        };
+        self.append_sequence(identifier, |message| {
+            documents.into_iter().map(RawDocument::as_bytes).try_for_each(|document| match document.len() {
+                length if length > max => Err(EncodeError::DocumentTooLong { length, max }),
+                _ => message.append(document),
+            })
+        })
     }
 
     /// Appends a document sequence of a message that came from elsewhere, as it is: whether one of its documents is too long is for
     /// the server to say. An error takes back the sequence, and leaves the message as it was before.
     pub fn pass_on(&mut self, sequence: &Sequence<'_>) -> Result<(), EncodeError> {
-        let before = self.out.len();
-        let limits = self.limits;
-        // Its reader has checked each document.
-        self.limits.max_document_size = limits.max_message_size;
-        let result = self.append_sequence(sequence.identifier, sequence.documents());
-        self.limits = limits;
-        match result {
-            Ok(()) => self.sections += 1,
-            Err(_) => self.out.truncate(before),
-        }
-        result
+        self.append_sequence(sequence.identifier, |message| message.append(sequence.documents))
     }
 
     /// Completes the message, with a checksum if the flags say so (MSG-6), and returns its length.
@@ -122,10 +115,11 @@ impl<'b> MessageWriter<'b> {
         length
     }
 
-    fn append_sequence<'d>(
+    /// Appends a sequence whose documents `append` appends.
+    fn append_sequence(
         &mut self,
         identifier: &str,
-        documents: impl IntoIterator<Item = &'d RawDocument>,
+        append: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
         if self.sections >= MAX_SECTIONS {
             return Err(EncodeError::TooManySections { max: MAX_SECTIONS });
@@ -133,25 +127,28 @@ impl<'b> MessageWriter<'b> {
         if sequences(&self.out[self.start + HEADER_LEN + 4..]).any(|other| other.identifier == identifier) {
             return Err(EncodeError::DuplicateIdentifier { identifier: shown(identifier) });
         }
-        let max = match identifier {
-            USER_DOCUMENTS => self.limits.user_document(),
-            _ => self.limits.document(),
-        };
+        let before = self.out.len();
         self.out.push(KIND_SEQUENCE);
         let at = self.out.len();
         self.out.extend_from_slice(&[0; 4]);
-        append_c_string(self.out, identifier)?;
-        for document in documents {
-            let bytes = document.as_bytes();
-            if bytes.len() > max {
-                return Err(EncodeError::DocumentTooLong { length: bytes.len(), max });
-            }
-            self.out.extend_from_slice(bytes);
-            self.check_length()?;
+        let appended = append_c_string(self.out, identifier).and_then(|()| append(self));
+        if let Err(error) = appended.and_then(|()| self.check_length()) {
+            self.out.truncate(before);
+            return Err(error);
         }
-        self.check_length()?;
         let length = self.out.len() - at;
         patch_length(self.out, at, length);
+        self.sections += 1;
+        Ok(())
+    }
+
+    /// Appends documents, unless the message were too long with them.
+    fn append(&mut self, documents: &[u8]) -> Result<(), EncodeError> {
+        let (length, max) = (self.length() + documents.len(), self.limits.message());
+        if length > max {
+            return Err(EncodeError::MessageTooLong { length, max });
+        }
+        self.out.extend_from_slice(documents);
         Ok(())
     }
 
