@@ -45,6 +45,9 @@ mod tests {
 
     use super::PAGES;
 
+    /// The programs whose functions the pages show, in blocks of `rs`.
+    const PROGRAMS: &[&str] = &["../runtimes/tokio/examples/shop.rs", "../runtimes/benchmarks/examples/shop.rs"];
+
     #[test]
     fn no_page_is_left_out() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -61,6 +64,21 @@ mod tests {
             let text = fs::read_to_string(folder.join(page)).unwrap();
             let ignored = text.lines().find(|line| line.trim_start().starts_with("```") && line.contains("ignore"));
             assert_eq!(ignored, None, "a block of {page} is not compiled");
+        }
+    }
+
+    #[test]
+    fn a_function_of_a_program_stands_there_as_it_is_shown() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let programs: Vec<_> = PROGRAMS.iter().map(|file| fs::read_to_string(folder.join(file)).unwrap()).collect();
+        for page in PAGES {
+            let text = fs::read_to_string(folder.join(page)).unwrap();
+            for block in text.split("```rs\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+                assert!(
+                    programs.iter().any(|program| program.contains(block)),
+                    "{page} shows what is not there: {block}"
+                );
+            }
         }
     }
 }

@@ -26,7 +26,9 @@ const COLOURS: [RGBColor; 3] = [RGBColor(0, 104, 74), RGBColor(160, 170, 178), R
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(data), Some(folder)) = (arguments.next(), arguments.next()) else { return Err("charts DATA FOLDER".into()) };
+    let (Some(data), Some(folder)) = (arguments.next(), arguments.next()) else {
+        return Err("charts DATA FOLDER".into());
+    };
     let tables = std::fs::read_to_string(data)?;
     let tables: Vec<Printed> = tables.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let folder = Path::new(&folder);
@@ -90,8 +92,8 @@ fn micros(time: &str) -> f64 {
 
 impl Chart {
     fn draw(&self, path: &Path) -> Result<(), Box<dyn Error>> {
-        let in_group = self.series.len() as u32;
-        let height = 110 + self.groups.len() as u32 * (in_group + 1) * BAR;
+        let in_group = u32::try_from(self.series.len())?;
+        let height = 110 + u32::try_from(self.groups.len())? * (in_group + 1) * BAR;
         let area = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
         area.fill(&WHITE)?;
 

@@ -4,29 +4,15 @@
 
 #[path = "../examples/axum-metrics.rs"]
 mod axum_metrics;
+mod http;
 
 use cmap_conformance::LocalServer;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+
+use http::get;
 
 /// The service for this server; the address that it listens at.
 async fn serve(uri: &str) -> std::net::SocketAddr {
-    let app = axum_metrics::app(axum_metrics::connect(uri).await.unwrap());
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    address
-}
-
-/// The status and the body of a page.
-async fn get(address: std::net::SocketAddr, path: &str) -> (u16, String) {
-    let mut socket = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-    socket.write_all(request.as_bytes()).await.unwrap();
-    let mut text = String::new();
-    socket.read_to_string(&mut text).await.unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    http::serve(axum_metrics::app(axum_metrics::connect(uri).await.unwrap())).await
 }
 
 #[tokio::test]
