@@ -1,7 +1,7 @@
 //! A server for benchmarks, in a process of its own: as little work as possible between a command and its reply.
 //!
-//! A thread per connection blocks on its socket. Every message is answered from a few prepared replies; a ping, a find and
-//! an update are recognised by their first bytes, and anything else is taken for a hello.
+//! A thread per connection blocks on its socket. Every message is answered from a few prepared replies; a ping, a find, an
+//! insert and an update are recognised by their first bytes, and anything else is taken for a hello.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -42,6 +42,9 @@ const FIND: &[u8] = b"\x02find\0";
 
 /// The field `update`, as a string.
 const UPDATE: &[u8] = b"\x02update\0";
+
+/// The field `insert`, as a string.
+const INSERT: &[u8] = b"\x02insert\0";
 
 /// The time of the replica set, which stands still.
 const NOW: Timestamp = Timestamp { time: 1_700_000_000, increment: 1 };
@@ -173,9 +176,12 @@ fn wait_for_the_end() {
 /// The messages that the server sends. The id of the message that each answers is still to be set.
 #[derive(Clone)]
 struct Replies {
+    kind: Kind,
     done: Vec<u8>,
     found: Vec<u8>,
     updated: Vec<u8>,
+    /// Made for each insert: the official driver repeats what was not counted.
+    inserted: Vec<u8>,
     hello: Vec<u8>,
     old_hello: Vec<u8>,
 }
@@ -184,6 +190,8 @@ impl Replies {
     fn of(kind: Kind, address: &str) -> Self {
         let hello = hello(kind, address);
         Self {
+            kind,
+            inserted: Vec::new(),
             done: message(&with_time(kind, rawdoc! { "ok": 1.0 })),
             found: message(&with_time(kind, found())),
             updated: message(&with_time(kind, updated(kind))),
@@ -217,10 +225,35 @@ impl Replies {
             &mut self.found
         } else if fields.starts_with(UPDATE) {
             &mut self.updated
+        } else if fields.starts_with(INSERT) {
+            self.inserted = message(&with_time(self.kind, rawdoc! { "n": documents(request), "ok": 1.0 }));
+            &mut self.inserted
         } else {
             &mut self.hello
         }
     }
+}
+
+/// How many documents the sequences of a message have.
+fn documents(request: &[u8]) -> i32 {
+    let length = |at: usize| {
+        let bytes = request.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        usize::try_from(bytes.map_or(0, u32::from_le_bytes)).unwrap_or_default().max(1)
+    };
+    let (mut count, mut section) = (0, HEADER + 4);
+    while section < request.len() {
+        let end = section + 1 + length(section + 1);
+        if request[section] == 1 {
+            let name = section + 5;
+            let mut document = name + request[name..].iter().position(|&byte| byte == 0).unwrap_or_default() + 1;
+            while document < end {
+                document += length(document);
+                count += 1;
+            }
+        }
+        section = end;
+    }
+    count
 }
 
 fn hello(kind: Kind, address: &str) -> RawDocumentBuf {
