@@ -47,9 +47,9 @@ pub struct InUse {
 pub struct Waiting {
     /// The check-out.
     pub check_out: CheckOutId,
-    /// When it began.
+    /// When the check-out began.
     pub since: Instant,
-    /// Its own deadline.
+    /// When the check-out fails if it still waits.
     pub deadline: Option<Instant>,
     /// The connection that is being established because of it. It takes whatever comes first.
     pub establishing: Option<ConnectionId>,

@@ -65,7 +65,7 @@ pub enum Input {
     Timeout,
 }
 
-/// What a call returned.
+/// What a call of a [`Pool`] returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum Answer<C> {

@@ -11,7 +11,7 @@ use crate::options::PoolOptions;
 use crate::time::Instant;
 
 impl<C> Pool<C> {
-    /// The endpoint.
+    /// The address of the pool's server.
     pub fn address(&self) -> &ServerAddress {
         &self.address
     }

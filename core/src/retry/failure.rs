@@ -26,9 +26,9 @@ const NO_TRANSACTION_NUMBERS: (i32, &str) = (20, "Transaction numbers");
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Failure {
-    /// Where it arose.
+    /// Where the failure arose.
     pub kind: FailureKind,
-    /// Its labels.
+    /// The error labels.
     pub labels: Labels,
     /// `baseBackoffMS`: the pause that an overloaded server asks for, to be doubled with each retry. `None` is the default.
     pub base_backoff: Option<Duration>,
@@ -184,7 +184,7 @@ impl ErrorLabel {
         Self::UnknownTransactionCommitResult,
     ];
 
-    /// Its name in `errorLabels`.
+    /// The label as it stands in `errorLabels`.
     pub fn name(self) -> &'static str {
         match self {
             Self::SystemOverloadedError => SYSTEM_OVERLOADED_ERROR,
@@ -198,7 +198,7 @@ impl ErrorLabel {
 }
 
 impl Labels {
-    /// Those that an error has, by a question to it.
+    /// The labels of an error: those for which `has` returns true.
     pub fn of(has: impl Fn(&str) -> bool) -> Self {
         ErrorLabel::ALL.into_iter().filter(|label| has(label.name())).collect()
     }
@@ -208,7 +208,7 @@ impl Labels {
         ErrorLabel::ALL.into_iter().any(|label| self.has(label) && label.name() == name)
     }
 
-    /// These and `label`.
+    /// Adds `label`.
     #[must_use]
     pub fn with(self, label: ErrorLabel) -> Self {
         Self(self.0 | label as u8)

@@ -69,8 +69,8 @@ pub enum OnceReason {
 
 #[cfg(feature = "wire")]
 impl Retryability {
-    /// That of a command, by its own fields and sequences. `acknowledged` says whether it wants a reply and its write concern is not
-    /// `w: 0`.
+    /// Decides by a command's fields and sequences how often it may be sent. `acknowledged` says whether it wants a reply and its write
+    /// concern is not `w: 0`.
     pub fn of_command(command: &Outline<'_>, acknowledged: bool) -> Self {
         let option = match command.effect() {
             Effect::Reads | Effect::ReadsOnce => RetryOption::Reads,

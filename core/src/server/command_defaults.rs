@@ -20,7 +20,7 @@ pub struct CommandDefaults {
 }
 
 impl CommandDefaults {
-    /// Those that `options` set; `None` if they set none.
+    /// Takes the defaults from a client's options; `None` if they set none.
     pub fn of_client(options: &ClientOptions) -> Option<Self> {
         let read_concern = options.read_concern_level.as_deref().map(|level| {
             let mut document = RawDocumentBuf::new();

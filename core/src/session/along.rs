@@ -29,7 +29,7 @@ pub struct Along<'a> {
     pub lsid: Option<SessionId>,
     /// The transaction number.
     pub number: Option<i64>,
-    /// Its part in a transaction.
+    /// The command's part in a transaction.
     pub part: Option<Part<'a>>,
     /// The client's time of the cluster.
     pub cluster_time: Option<Arc<ClusterTime>>,
@@ -39,7 +39,7 @@ pub struct Along<'a> {
     pub snapshot: Option<&'a Snapshot>,
     /// Which members serve the reads.
     pub reads: ReadsBy<'a>,
-    /// Those of the client's options.
+    /// The concerns and the read preference that the client's options set.
     pub defaults: Option<&'a CommandDefaults>,
     /// Whether the operation has a limit of time, which takes the place of `wtimeout` (CSOT-3).
     pub has_limit: bool,
@@ -52,7 +52,7 @@ pub struct Part<'a> {
     pub transaction: &'a Transaction,
     /// What the command is to it.
     pub command: TransactionCommand,
-    /// Whether it starts the transaction at the server.
+    /// Whether the command starts the transaction at the server.
     pub is_first: bool,
 }
 
@@ -89,7 +89,7 @@ pub struct Composed {
 }
 
 impl<'a> ReadsBy<'a> {
-    /// That of an operation, whose selector says which members may serve it.
+    /// The read preference of an operation, whose selector says which members may serve it.
     pub fn of_operation(selector: &'a ServerSelector) -> Self {
         match selector {
             ServerSelector::ReadPreference(preference) => Self::Command(preference),
@@ -99,7 +99,7 @@ impl<'a> ReadsBy<'a> {
         }
     }
 
-    /// That of the commands on a connection that was checked out. `None`: for writes.
+    /// The read preference of the commands on a connection, by the selector of its check-out. `None`: it was checked out for writes.
     pub fn of_connection(selector: Option<&'a ServerSelector>) -> Self {
         match selector {
             Some(ServerSelector::ReadPreference(preference)) => Self::Connection(preference),

@@ -34,7 +34,7 @@ impl SessionId {
         Self(random)
     }
 
-    /// Its bytes.
+    /// The bytes of the UUID.
     pub fn bytes(self) -> [u8; 16] {
         self.0
     }
@@ -59,12 +59,12 @@ impl ServerSession {
         Self { id, last_use: now, transaction_number: 0, is_dirty: false, forks }
     }
 
-    /// Its id.
+    /// The session's id.
     pub fn id(&self) -> SessionId {
         self.id
     }
 
-    /// Its id is sent: for the server, its time begins anew (SES-5).
+    /// Notes that the id is sent: the server counts the session's idle time from now on (SES-5).
     pub fn mark_used(&mut self, now: Instant) {
         self.last_use = self.last_use.max(now);
     }

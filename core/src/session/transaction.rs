@@ -144,7 +144,7 @@ pub struct BegunCommand {
 }
 
 impl BegunCommand {
-    /// Whether it starts the transaction at the server.
+    /// Whether the command starts the transaction at the server.
     pub fn is_first(&self) -> bool {
         self.is_first
     }
@@ -166,7 +166,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// How far it is.
+    /// How far the transaction has come.
     pub fn state(&self) -> TransactionState {
         self.state
     }
@@ -176,7 +176,7 @@ impl Transaction {
         matches!(self.state, TransactionState::Starting | TransactionState::InProgress)
     }
 
-    /// Its options.
+    /// The transaction's options.
     pub fn options(&self) -> &TransactionOptions {
         &self.options
     }

@@ -20,7 +20,7 @@ pub struct TransactionOptions {
 }
 
 impl TransactionOptions {
-    /// These options, and `defaults` for those that are not set.
+    /// Fills the options that are not set with `defaults`.
     #[must_use]
     pub fn or(self, defaults: &Self) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl TransactionOptions {
         }
     }
 
-    /// Those that a client's options set.
+    /// Takes what a client's options set.
     pub fn of_client(options: &ClientOptions) -> Self {
         let ClientOptions { read_concern_level, write_concern, read_preference, .. } = options;
         Self {

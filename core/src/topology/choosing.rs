@@ -61,8 +61,7 @@ pub(super) struct Windows {
 const MOST_WINDOWS: usize = 16;
 
 impl<C> Topology<C> {
-    /// The servers that suit a check-out now, before the fastest of them are looked for: for a custom choice among them
-    /// (SEL-11).
+    /// The servers that suit a check-out now, before the latency window narrows them down. A custom choice is made among these (SEL-11).
     ///
     /// # Errors
     /// maxStalenessSeconds is too small for a replica set (SEL-24).

@@ -37,7 +37,7 @@ pub enum TopologyType {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TopologyDescription {
-    /// Its type.
+    /// The type of the topology.
     pub topology_type: TopologyType,
     /// The set that was asked for, or was found.
     pub set_name: Option<String>,
@@ -45,7 +45,7 @@ pub struct TopologyDescription {
     pub max_election_id: Option<[u8; 12]>,
     /// The greatest version of the set's configuration that a primary named so far (TOP-27).
     pub max_set_version: Option<i64>,
-    /// Its servers, in the order in which they were found; none before it opens and after it is closed.
+    /// The servers, in the order in which they were found; none before it opens and after it is closed.
     pub servers: Vec<Arc<ServerDescription>>,
     /// The last servers that were found not to belong to it, the latest last: unknown, with the reason as their error.
     pub removed: Vec<Arc<ServerDescription>>,

@@ -96,7 +96,7 @@ pub enum Input {
     Phases(PhaseTimes),
 }
 
-/// What a call returned.
+/// What a call of a [`Topology`](super::Topology) returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum Answer<C> {

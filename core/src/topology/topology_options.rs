@@ -48,7 +48,7 @@ pub struct TopologyOptions {
 }
 
 impl TopologyOptions {
-    /// Those of a client.
+    /// Takes the topology's options from a client's.
     pub fn of_client(options: &ClientOptions) -> Self {
         let default = Self::of_seeds(options.hosts.clone());
         Self {

@@ -41,9 +41,9 @@ pub struct History {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Period {
-    /// Its beginning.
+    /// When the period began.
     pub from: Instant,
-    /// Its end.
+    /// When the period ended.
     pub to: Instant,
     /// Check-outs that got their connections at once.
     pub served: u32,

@@ -13,7 +13,7 @@ use crate::topology::{CheckOut, Input, Topology};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Trace {
-    /// What it is of.
+    /// What was recorded.
     pub header: Header,
     /// Texts by their numbers, as [`Note::Holder`] uses them: sorted, and possibly none, since nothing depends on them.
     pub texts: Vec<(u32, String)>,

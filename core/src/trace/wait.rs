@@ -23,7 +23,7 @@ pub struct Wait<H = String> {
     pub check_out: CheckOut,
     /// Who asked, where that was noted.
     pub holder: Option<H>,
-    /// When it began.
+    /// When the wait began.
     pub began: Instant,
     /// How it ended.
     pub end: WaitEnd,
@@ -62,9 +62,9 @@ pub enum WaitEnd {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Interval<H = String> {
-    /// Its beginning.
+    /// When the interval began.
     pub from: Instant,
-    /// Its end.
+    /// When the interval ended.
     pub to: Instant,
     /// The limit.
     pub limit: Limit<H>,

@@ -37,7 +37,7 @@ impl Flags {
         self.bits
     }
 
-    /// These flags and `other`'s.
+    /// Adds the flags of `other`.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self { bits: self.bits | other.bits }

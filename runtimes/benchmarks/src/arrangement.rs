@@ -58,14 +58,6 @@ impl Arrangement {
             Self::Anywhere => Threads::Many,
         }
     }
-
-    /// Whether there is a bar.
-    pub fn has_bar(self) -> bool {
-        match self {
-            Self::OneCpu | Self::OneCpuUnixSocket | Self::CpuEach => true,
-            Self::Anywhere => false,
-        }
-    }
 }
 
 impl fmt::Display for Arrangement {

@@ -1,8 +1,8 @@
 //! Whole operations: check out, `ping`, check in.
 //!
 //! The pings in a second depend on the server and the kernel as much as on the client, and on the [`Arrangement`]. The
-//! client's own work for each ping, kernel included, has a bar: it is compared with the work of the runtime's bare
-//! sockets for the same bytes. The official driver's figures are printed, and have no bar.
+//! client's own work for each ping, kernel included, is printed next to the work of the runtime's bare sockets for the
+//! same bytes, and next to the official driver's. The bars on a client's work are those of [`operations`](crate::operations).
 
 use crate::Harness;
 use crate::arrangement::Arrangement;
@@ -11,7 +11,7 @@ use crate::caller::{Cmap, Load, Operation, ROUND};
 use crate::contender::SIZE;
 use crate::figures::{Effort, Rounds};
 use crate::official::Official;
-use crate::report::{Report, Table};
+use crate::report::Table;
 use crate::server::Kind;
 
 /// How many tasks ping.
@@ -21,14 +21,8 @@ const TASKS: [usize; 3] = [1, 8, 64];
 /// all contenders.
 const ROUNDS: usize = 45;
 
-/// The client's work for a ping is at most this many times that of bare sockets.
-const WORK: f64 = 1.22;
-
-/// The target.
-const GOAL: f64 = 1.12;
-
 /// Compares cmap with the official driver, which runs on as many threads of tokio, and with bare sockets.
-pub fn compare<H: Harness>(runtime: &str, arrangement: Arrangement, report: &mut Report) {
+pub fn compare<H: Harness>(runtime: &str, arrangement: Arrangement) {
     let name = format!("{runtime}, {arrangement}");
     let Some((server, _kept)) = arrangement.start(Kind::Standalone) else {
         println!("\n{name}: skipped, since there is one CPU alone, or no way to choose one");
@@ -55,14 +49,6 @@ pub fn compare<H: Harness>(runtime: &str, arrangement: Arrangement, report: &mut
         }
         work.row(columns(tasks, efforts.each_ref().map(|effort| &effort.work)));
         rate.row(columns(tasks, efforts.each_ref().map(|effort| &effort.rate)));
-        // More tasks than there are sockets wait for one, which bare sockets have no queue for.
-        if arrangement.has_bar() && tasks <= SIZE {
-            let [own, _, bare] = &efforts;
-            let ratio = own.work.ratio_to(&bare.work);
-            let what =
-                format!("{name}, tasks: {tasks}: a ping's work is at most {WORK} of bare sockets' (goal {GOAL})");
-            report.bar(what, ratio.show(2), ratio.median() <= WORK);
-        }
     }
     rate.print("thousand pings a second");
     work.print("microseconds of the client's work for a ping");

@@ -52,7 +52,7 @@ pub struct Resolved {
 }
 
 impl SeedList {
-    /// That of `options`; `None` unless they are of a `mongodb+srv` connection string.
+    /// The seed list that a `mongodb+srv` connection string names; `None` for options of any other.
     pub fn of(options: &ClientOptions) -> Option<Self> {
         Some(Self {
             host: options.srv.host.clone()?,

@@ -15,7 +15,7 @@ pub struct LatencyWindow {
 }
 
 impl LatencyWindow {
-    /// Those of the `suitable` servers whose average round-trip time is at most `local_threshold` (localThresholdMS) longer than
+    /// The window of the `suitable` servers whose average round-trip time is at most `local_threshold` (localThresholdMS) longer than
     /// the shortest one. A server without a round-trip time is one of them: a load balancer has none.
     pub fn new(topology: &TopologyDescription, suitable: &[usize], local_threshold: Duration) -> Self {
         let round_trip_time = |position: usize| topology.servers.get(position)?.round_trip_time;

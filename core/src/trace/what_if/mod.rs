@@ -85,9 +85,9 @@ pub enum Fate {
 pub struct Outcome {
     /// The number of the call that began it. `None` if that was before the trace begins.
     pub call: Option<u64>,
-    /// When it began.
+    /// When the check-out began.
     pub began: Instant,
-    /// When it ended, or the trace.
+    /// When the check-out ended, or when the trace did.
     pub ended: Instant,
     /// How.
     pub fate: Fate,

@@ -15,9 +15,9 @@ use cmap_benchmarks::pings::compare;
 use self::harness::{Global, with_one_thread};
 
 fn main() -> ExitCode {
-    with_one_thread(|report| {
-        compare::<Global>("async-std", Arrangement::OneCpu, report);
-        compare::<Global>("async-std", Arrangement::OneCpuUnixSocket, report);
-        compare::<Global>("async-std", Arrangement::CpuEach, report);
+    with_one_thread(|_| {
+        compare::<Global>("async-std", Arrangement::OneCpu);
+        compare::<Global>("async-std", Arrangement::OneCpuUnixSocket);
+        compare::<Global>("async-std", Arrangement::CpuEach);
     })
 }

@@ -15,9 +15,9 @@ use cmap_benchmarks::pings::compare;
 use self::harness::Global;
 
 fn main() -> ExitCode {
-    cmap_benchmarks::program(|report| {
-        compare::<Global>("smol", Arrangement::OneCpu, report);
-        compare::<Global>("smol", Arrangement::OneCpuUnixSocket, report);
-        compare::<Global>("smol", Arrangement::CpuEach, report);
+    cmap_benchmarks::program(|_| {
+        compare::<Global>("smol", Arrangement::OneCpu);
+        compare::<Global>("smol", Arrangement::OneCpuUnixSocket);
+        compare::<Global>("smol", Arrangement::CpuEach);
     })
 }

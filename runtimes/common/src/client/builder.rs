@@ -265,7 +265,7 @@ impl<R: Runtime, T> Builder<R, T> {
         self
     }
 
-    /// Whether it is noted who holds connections and who waits for one: the [label](crate::CheckOut::label) of a
+    /// Notes who holds connections and who waits for one: the [label](crate::CheckOut::label) of a
     /// check-out, its place in the source, and the last command on its connection. [`Client::in_use`](crate::Connections::in_use) and
     /// [`Client::waiting`](crate::Connections::waiting) show them, and errors of check-outs whose time is up name the holders. Default
     /// false: without it both lists say only which connections, since when, and for what. It takes 64 KiB at most. With the feature

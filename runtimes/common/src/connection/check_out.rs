@@ -127,7 +127,7 @@ impl Wanted {
 }
 
 impl<R: Runtime> CheckOut<'_, R> {
-    /// As this identity of the client, and not with the credential of the options. To be called before the first poll.
+    /// Checks out as this identity of the client, and not with the credential of the options. To be called before the first poll.
     pub fn identity(mut self, identity: IdentityId) -> Self {
         self.wanted().request.identity = Some(identity);
         self

@@ -9,7 +9,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// What it is.
+    /// The present value.
     pub fn now(self) -> usize {
         self.now
     }

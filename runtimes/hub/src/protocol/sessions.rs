@@ -91,7 +91,7 @@ impl Sessions {
         self.due.remove(&(owned.until, *id));
     }
 
-    /// It has ended.
+    /// Notes that the run has ended.
     pub fn end_run(&mut self, now: Instant, id: &SessionId) {
         let Some(owned) = self.by_id.get_mut(id) else { return };
         owned.running = owned.running.saturating_sub(1);

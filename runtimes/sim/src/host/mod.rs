@@ -167,7 +167,7 @@ impl Server {
         self.host.runtime.world().network().cut(self.host.ip);
     }
 
-    /// Ends a partition: what was sent meanwhile arrives, connection by connection in an order of chance.
+    /// Ends a partition: what was sent meanwhile arrives, connection by connection in random order.
     pub fn heal(&self) {
         let runtime = &self.host.runtime;
         let wakers = runtime.world().network().heal(runtime.world().executor.now(), self.host.ip);

@@ -1,10 +1,14 @@
-//! Draws the charts of `docs/figures.md` from the tables that benchmarks have written: `charts DATA FOLDER`.
+//! Draws the charts of `docs/figures`: `charts DATA FOLDER WAITS`.
 //!
-//! `DATA` is the file that `CMAP_BENCH_DATA` named. A chart whose table is not there is left as it is.
+//! `DATA` is the file of tables that `CMAP_BENCH_DATA` named. A chart whose table is not there is left as it is. `WAITS` is what
+//! `cmap replay TRACE --explain slowest:N --json` has printed.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a program for developers fails by panicking")]
 
+mod incident;
+
 use std::error::Error;
+use std::fs;
 use std::path::Path;
 
 use cmap_benchmarks::report::Printed;
@@ -26,13 +30,14 @@ const COLOURS: [RGBColor; 3] = [RGBColor(0, 104, 74), RGBColor(160, 170, 178), R
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(data), Some(folder)) = (arguments.next(), arguments.next()) else {
-        return Err("charts DATA FOLDER".into());
+    let (Some(data), Some(folder), Some(explained)) = (arguments.next(), arguments.next(), arguments.next()) else {
+        return Err("charts DATA FOLDER WAITS".into());
     };
-    let tables = std::fs::read_to_string(data)?;
+    let tables = fs::read_to_string(data)?;
     let tables: Vec<Printed> = tables.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
     let folder = Path::new(&folder);
-    std::fs::create_dir_all(folder)?;
+    fs::create_dir_all(folder)?;
+    incident::draw(serde_json::from_str(&fs::read_to_string(explained)?)?, &folder.join("incident.svg"))?;
     // The newest of each.
     let newest = |title: &str| tables.iter().rev().find(|table| table.title.starts_with(title));
     if let Some(table) = newest("tokio, a CPU each: operations") {
@@ -136,9 +141,14 @@ impl Chart {
             area.draw(&Text::new(name.clone(), (14, y), font.clone()))?;
         }
         if self.series.len() > 1 {
+            // Where there is no bar.
+            let corner = match self.is_logarithmic {
+                true => SeriesLabelPosition::UpperRight,
+                false => SeriesLabelPosition::LowerRight,
+            };
             chart
                 .configure_series_labels()
-                .position(SeriesLabelPosition::LowerRight)
+                .position(corner)
                 .background_style(WHITE.mix(0.8))
                 .border_style(BLACK.mix(0.3))
                 .draw()?;
