@@ -4,6 +4,7 @@
 //! moment at which something happens. The server answers at once, unless a fail point is in the way.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -41,7 +42,11 @@ fn the_official_files_pass_through_the_abi() {
         }
     }
     if files.is_empty() {
-        println!("left out: no official files; git clone --depth 1 https://github.com/mongodb/specifications");
+        // Past the harness, which keeps what a passing test prints to itself.
+        let _ = writeln!(
+            io::stderr(),
+            "left out: no official files; git clone --depth 1 https://github.com/mongodb/specifications"
+        );
         return;
     }
     assert!(files.len() >= 33, "{files:?}");
