@@ -454,6 +454,42 @@ pub fn options_of_a_cursor_that_do_not_go_together_are_refused<H: Harness>() {
     });
 }
 
+pub fn a_mode_needs_a_limit_and_documents_to_read_csot_16_csot_19<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = client::<H>(&server, "").await;
+        let mut options = CursorOptions::default();
+        options.timeout_mode = Some(TimeoutMode::Iteration);
+        let find = client.operation(("db", rawdoc! { "find": "c" })).on(Writable);
+        let out = rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {} };
+        let out = client.operation(("db", out)).on(Writable).within(HOUR);
+
+        let without_limit = find.cursor_with(options.clone()).await.unwrap_err();
+        let of_writing = out.cursor_with(options).await.unwrap_err();
+
+        assert_eq!(of_cursor(&without_limit), Some(&CursorError::ModeWithoutLimit));
+        assert_eq!(of_cursor(&of_writing), Some(&CursorError::IterationOfWriting));
+    });
+}
+
+pub fn a_close_may_have_a_limit_of_its_own_csot_23<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let client = observed::<H>(&server, "").await;
+        fill(&client, 3).await;
+        let mut events = client.subscribe(10_000);
+        let find = || client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 1 })).on(Writable);
+
+        find().cursor().await.unwrap().close().await;
+        find().cursor().await.unwrap().close_within(Duration::from_secs(5)).await;
+
+        let all = sent(&client, &mut events).await;
+        let ends = named(&all, "killCursors");
+        assert!(ends[0].get("maxTimeMS").unwrap().is_none(), "{:?}", ends[0]);
+        assert!(ends[1].get_i64("maxTimeMS").unwrap() <= 5000, "{:?}", ends[1]);
+    });
+}
+
 pub fn a_session_is_free_between_the_steps_of_its_cursor<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();

@@ -10,9 +10,10 @@ use cmap_core::session::{TransactionError, TransactionOptions, TransactionState}
 use cmap_core::topology::SelectionErrorKind;
 use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::{
-    CheckOutError, Client, Consistency, Labelled, OperationError, OperationErrorKind, Runtime, Session,
+    CheckOutError, Client, Consistency, Labelled, OperationError, OperationErrorKind, Runtime, Session, SessionOptions,
 };
 
+use super::cursors::{named, sent};
 use super::{ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, client, run, until};
 
 const TRANSIENT: &str = "TransientTransactionError";
@@ -232,6 +233,40 @@ pub fn a_deadline_ends_a_transaction_that_cannot_be_committed<H: Harness>() {
         let error = ended.unwrap_err();
         assert!(matches!(error.kind, OperationErrorKind::TransactionTimeout(_)), "{error}");
         assert!(error.is_timeout() && error.has_label(TRANSIENT), "{error}");
+    });
+}
+
+pub fn a_commit_has_the_limit_of_its_session_or_one_of_its_own_csot_26<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        let options = super::options(&server, "directConnection=true");
+        let client = super::builder::<H>(options).observe_commands(true).build().await.unwrap();
+        client.operation(("db", insert(0))).on(Writable).run().await.unwrap();
+        let mut events = client.subscribe(10_000);
+        let mut options = SessionOptions::default();
+        options.timeout = Some(Duration::from_secs(5));
+        options.transactions.max_commit_time = Some(Duration::from_secs(60));
+        let mut session = client.start_session_with(options).unwrap();
+
+        for limit in [None, Some(Duration::from_secs(2))] {
+            session.start_transaction().unwrap();
+            run_in(&mut session, increment()).await.unwrap();
+            match limit {
+                None => session.commit_transaction().await.unwrap(),
+                Some(limit) => session.commit_transaction_within(limit).await.unwrap(),
+            }
+        }
+        session.start_transaction().unwrap();
+        run_in(&mut session, increment()).await.unwrap();
+        session.abort_transaction_within(Duration::from_secs(3)).await.unwrap();
+
+        let all = sent(&client, &mut events).await;
+        let limits = |name| named(&all, name).iter().map(|one| one.get_i64("maxTimeMS").unwrap()).collect::<Vec<_>>();
+        let commits = limits("commitTransaction");
+        assert!(commits.len() == 2 && commits[0] <= 5000 && commits[0] > 2000 && commits[1] <= 2000, "{commits:?}");
+        let aborts = limits("abortTransaction");
+        assert!(aborts.len() == 1 && aborts[0] <= 3000, "{aborts:?}");
+        assert_eq!(count(&client, doc! { "n": 2 }).await, 1);
     });
 }
 

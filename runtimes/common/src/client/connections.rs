@@ -36,11 +36,11 @@ pub struct Connections<R: Runtime> {
 impl<R: Runtime> Connections<R> {
     pub(crate) fn new(driver: Arc<Driver<R>>, options: ClientOptions, warnings: Vec<Warning>, seed: u64) -> Self {
         // CSOT-1: zero sets no limit.
-        let timeout = without_zero(options.timeout);
+        let (timeout, has_timeout) = (without_zero(options.timeout), options.timeout.is_some());
         let sessions = Arc::new(Sessions::new(options.pool.load_balanced, seed));
         let (pauses, chores, policy) = (Arc::default(), Arc::default(), RetryPolicy::of_client(&options));
         let doomed = Doomed::default();
-        let context = Arc::new(Context { driver, sessions, pauses, chores, doomed, policy, timeout });
+        let context = Arc::new(Context { driver, sessions, pauses, chores, doomed, policy, timeout, has_timeout });
         Self { context, options, warnings }
     }
 

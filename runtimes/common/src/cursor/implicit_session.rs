@@ -15,6 +15,7 @@ use super::reader::{Reader, Until};
 use super::typed::TypedCursor;
 use crate::error::OperationError;
 use crate::runtime::Runtime;
+use crate::time::Limit;
 
 /// The documents that a command found. Made by [`Operation::cursor`](crate::Operation::cursor), or the changes of a change stream, made
 /// by [`Operation::watch`](crate::Operation::watch).
@@ -107,10 +108,16 @@ impl<R: Runtime> Cursor<R> {
         TypedCursor::new(self)
     }
 
-    /// Ends the cursor, also on the server, and waits for its answer, for at most ten seconds.
+    /// Ends the cursor, also on the server, and waits for its answer: for as long as its operation had, ten seconds at most.
     pub async fn close(self) {
         // A getMore under way is cut off, and its cursor ended where that is dropped.
-        self.reader.close(None).await;
+        self.reader.close(None, None).await;
+    }
+
+    /// Ends the cursor as [`close`](Self::close), and waits within a [`Duration`](std::time::Duration) or before a
+    /// [`Deadline`](crate::Deadline), ten seconds at most (CSOT-23).
+    pub async fn close_within(self, limit: impl Into<Limit>) {
+        self.reader.close(None, Some(limit.into())).await;
     }
 
     /// What `read` makes of the next document; `None` at the end.

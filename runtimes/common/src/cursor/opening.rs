@@ -222,10 +222,14 @@ impl<R: Runtime> Opening<R> {
         });
         let time = CursorTime::begin(&context, operation.limit(), kind, &options)?;
         let (session, tag) = (operation.take_session(), operation.tag());
-        let of_user = match &session {
-            SessionOf::Explicit(session) => Some(session.id()),
-            SessionOf::Implicit(_) => None,
+        let (of_user, is_limited) = match &session {
+            SessionOf::Explicit(session) => (Some(session.id()), session.deadline.is_some()),
+            SessionOf::Implicit(_) => (None, false),
         };
+        let has_limit = is_limited || operation.limit().is_some() || context.has_timeout;
+        if options.timeout_mode.is_some() && !has_limit {
+            return Err(CursorError::ModeWithoutLimit.into());
+        }
         Ok((Self { context, time, tag, of_user, kind, options, are_own }, session))
     }
 

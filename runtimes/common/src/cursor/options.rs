@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bson::{RawBson, RawDocument};
+use cmap_core::connection::{Command, Outline};
 use cmap_core::wire::integer;
 
 use super::time::TimeoutMode;
@@ -32,6 +33,8 @@ pub(super) struct CursorKind {
     pub(super) is_tailable: bool,
     /// Whether a getMore that finds no document waits for one.
     pub(super) awaits_data: bool,
+    /// Whether it writes its result, which is no document of the cursor's.
+    pub(super) writes: bool,
 }
 
 impl CursorOptions {
@@ -57,6 +60,7 @@ impl CursorKind {
         Self {
             is_tailable: says("tailable") || is_change_stream,
             awaits_data: says("tailable") && says("awaitData") || is_change_stream,
+            writes: Outline::of(&Command::new("", command)).writes_result(),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::{CursorError, OperationError};
 use crate::operation::{Context, SessionOf};
 use crate::runtime::Runtime;
 use crate::session::{Borrowed, Session};
-use crate::time::Budget;
+use crate::time::{Budget, Limit};
 
 /// The documents of a cursor that have not been read, and the cursor.
 pub(super) struct Reader<R: Runtime> {
@@ -182,10 +182,13 @@ impl<R: Runtime> Reader<R> {
         self.batch.is_empty() && !goes_on
     }
 
-    /// Ends the cursor on the server, if it is open there.
-    pub(super) async fn close(self, session: Option<&mut Session<R>>) {
+    /// Ends the cursor on the server, if it is open there: within its operation's limit, or this one.
+    pub(super) async fn close(self, session: Option<&mut Session<R>>, limit: Option<Limit>) {
         match self.left {
-            Some(Left::Open(cursor) | Left::Failed(cursor)) => cursor.kill(session).await,
+            Some(Left::Open(mut cursor) | Left::Failed(mut cursor)) => {
+                cursor.time.set_limit(limit);
+                cursor.kill(session).await;
+            }
             Some(Left::Interrupted(_) | Left::Exhausted) | None => {}
         }
     }

@@ -52,7 +52,7 @@ impl<R: Runtime> Results<'_, R> {
         let lsid = of_user.as_ref().map(|session| session.id()).or(copy.as_ref().map(|(id, _)| *id));
         let mut reader = self.open(answer, copy.map(|(_, copy)| copy), lsid)?;
         let read = read_all(&mut reader, of_user.as_deref_mut(), batches).await;
-        reader.close(of_user).await;
+        reader.close(of_user, None).await;
         if let Some(borrowed) = borrowed {
             borrowed.end_command(read.is_err());
         }
@@ -72,7 +72,7 @@ impl<R: Runtime> Results<'_, R> {
             return Ok(Reader::new(batch, Left::Exhausted));
         }
         let (kind, options) =
-            (CursorKind { is_tailable: false, awaits_data: false }, CursorOptions::of_command(command));
+            (CursorKind { is_tailable: false, awaits_data: false, writes: false }, CursorOptions::of_command(command));
         let mut time = CursorTime::begin(context, limit, kind, &options)?;
         time.first = budget;
         let is_load_balanced = context.driver.description().topology_type == TopologyType::LoadBalanced;

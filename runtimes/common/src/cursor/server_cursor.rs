@@ -101,9 +101,10 @@ impl<R: Runtime> ServerCursor<R> {
         }
         let context = self.context.clone();
         let (left, wait) = (budget.left(context.driver.clock().runtime()), self.wait());
+        let was_short = std::mem::replace(&mut self.time.was_short, again && wait.is_shortened(left));
         if again
             && self.kind.awaits_data
-            && let Some(left) = left.filter(|left| !wait.fits(*left))
+            && let Some(left) = left.filter(|left| was_short || !wait.fits(*left))
         {
             return (Err(CursorError::NothingCame { left, wait: wait.duration() }.into()), Left::Open(self));
         }

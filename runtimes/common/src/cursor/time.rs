@@ -27,13 +27,18 @@ pub(super) struct CursorTime {
     limit: Option<Limit>,
     /// For the command that makes the cursor, and the cursor's life.
     pub(super) first: Budget,
+    /// Whether the last wait was made shorter for the end of its iteration: another one would be shorter still.
+    pub(super) was_short: bool,
 }
 
 /// How long the server waits for data in a getMore, if nobody tells it.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// How much later an empty batch may come than the wait and the round trip say.
+/// How much later an empty batch may come than the wait and the round trip say, where half of what is left is not less.
 const SLACK: Duration = Duration::from_millis(100);
+
+/// A wait that is not worth another getMore, unless the user has chosen it.
+const SHORT: Duration = Duration::from_millis(30);
 
 /// How long a getMore that awaits data may take.
 #[derive(Clone, Copy, Debug)]
@@ -53,13 +58,22 @@ impl Wait {
     /// Whether an empty batch comes before the end of an iteration that has so much time left. One that comes too late costs the
     /// connection, and the cursor.
     pub(super) fn fits(self, left: Duration) -> bool {
-        left > self.duration().saturating_add(self.round_trip).saturating_add(SLACK)
+        match self.told(Some(left)) {
+            Some(told) => told >= self.duration().min(SHORT),
+            None => left > DEFAULT_WAIT.saturating_add(self.round_trip).saturating_add(SLACK),
+        }
+    }
+
+    /// Whether so much time is left that the wait has to be shorter.
+    pub(super) fn is_shortened(self, left: Option<Duration>) -> bool {
+        self.told(left) < self.longest
     }
 
     /// The `maxTimeMS` to send, when so much time is left; `None` is no limit.
     pub(super) fn told(self, left: Option<Duration>) -> Option<Duration> {
         let longest = self.longest?;
-        Some(left.map_or(longest, |left| left.saturating_sub(self.round_trip).min(longest)))
+        let fitting = |left: Duration| left.saturating_sub(self.round_trip.saturating_add(SLACK.min(left / 2)));
+        Some(left.map_or(longest, |left| fitting(left).min(longest)))
     }
 }
 
@@ -74,6 +88,7 @@ impl CursorTime {
         let length = length(context, limit);
         let is_limited = length.is_some() || matches!(limit, Some(Limit::Until(_)));
         let mode = match (options.timeout_mode, kind.is_tailable) {
+            (Some(TimeoutMode::Iteration), false) if kind.writes => return Err(CursorError::IterationOfWriting),
             (Some(TimeoutMode::CursorLifetime), true) if is_limited => return Err(CursorError::LifetimeOfTailable),
             (_, true) => TimeoutMode::Iteration,
             (mode, false) => mode.unwrap_or(TimeoutMode::CursorLifetime),
@@ -85,7 +100,7 @@ impl CursorTime {
         }
         // A server that waits for data takes the limit for that of this command alone.
         let is_told = mode == TimeoutMode::CursorLifetime || kind.awaits_data;
-        Ok(Self { mode, limit, first: Budget { is_told, ..context.budget(limit) } })
+        Ok(Self { mode, limit, first: Budget { is_told, ..context.budget(limit) }, was_short: false })
     }
 
     /// For an iteration that begins now.
@@ -94,6 +109,11 @@ impl CursorTime {
             TimeoutMode::CursorLifetime => self.first,
             TimeoutMode::Iteration => Budget { is_told: false, ..context.budget(self.limit) },
         }
+    }
+
+    /// What comes after has another limit, if there is one.
+    pub(super) fn set_limit(&mut self, limit: Option<Limit>) {
+        self.limit = limit.or(self.limit);
     }
 
     /// The limit of a killCursors, which begins anew, and whether the user or the options have set it.
@@ -128,21 +148,25 @@ mod tests {
             (None, 1000 * MS, false),
             (None, 1120 * MS, false),
             (None, 1121 * MS, true),
-            (Some(300 * MS), 420 * MS, false),
-            (Some(300 * MS), 421 * MS, true),
-            (Some(Duration::MAX), Duration::MAX, false),
+            (Some(300 * MS), 420 * MS, true),
+            (Some(300 * MS), 100 * MS, true),
+            (Some(300 * MS), 99 * MS, false),
+            (Some(5 * MS), 50 * MS, true),
+            (Some(5 * MS), 49 * MS, false),
+            (Some(Duration::MAX), Duration::MAX, true),
         ] {
             assert_eq!(wait(longest).fits(left), fits, "{longest:?} in {left:?}");
         }
     }
 
     #[test]
-    fn the_server_is_told_no_longer_wait_than_leaves_time_for_a_round_trip_csot_9() {
+    fn the_server_is_told_no_longer_wait_than_leaves_time_for_its_reply_csot_21() {
         for (longest, left, expected) in [
             (None, Some(500 * MS), None),
             (Some(300 * MS), None, Some(300 * MS)),
             (Some(300 * MS), Some(500 * MS), Some(300 * MS)),
-            (Some(300 * MS), Some(310 * MS), Some(290 * MS)),
+            (Some(300 * MS), Some(310 * MS), Some(190 * MS)),
+            (Some(300 * MS), Some(100 * MS), Some(30 * MS)),
         ] {
             assert_eq!(wait(longest).told(left), expected, "{longest:?} in {left:?}");
         }

@@ -14,6 +14,7 @@ use super::implicit_session::Cursor;
 use crate::document::ParseError;
 use crate::error::Error;
 use crate::runtime::Runtime;
+use crate::time::Limit;
 
 /// A [`Cursor`] whose documents become values of type `T`. Made by [`Cursor::with_type`].
 ///
@@ -56,9 +57,14 @@ impl<R: Runtime, T: DeserializeOwned> TypedCursor<R, T> {
         self.cursor.is_exhausted()
     }
 
-    /// Ends the cursor, also on the server, and waits for its answer, for at most ten seconds.
+    /// Ends the cursor, also on the server, and waits for its answer: for as long as its operation had, ten seconds at most.
     pub async fn close(self) {
         self.cursor.close().await;
+    }
+
+    /// Ends the cursor, as [`Cursor::close_within`].
+    pub async fn close_within(self, limit: impl Into<Limit>) {
+        self.cursor.close_within(limit).await;
     }
 }
 

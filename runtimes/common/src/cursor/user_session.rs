@@ -9,6 +9,7 @@ use super::reader::{Reader, Until};
 use crate::error::{CursorError, OperationError};
 use crate::runtime::Runtime;
 use crate::session::Session;
+use crate::time::Limit;
 
 /// The documents that a command in a user's session found. Made by
 /// [`Operation::cursor`](crate::Operation::cursor) after [`in_session`](crate::Operation::in_session).
@@ -72,11 +73,21 @@ impl<R: Runtime> SessionCursor<R> {
         self.reader.is_exhausted()
     }
 
-    /// Ends the cursor, also on the server, and waits for its answer, for at most ten seconds. `session` is that in which the
-    /// cursor was made; with another one the cursor is ended as if it were dropped.
+    /// Ends the cursor, also on the server, and waits for its answer: for as long as its operation had, ten seconds at most. `session` is
+    /// that in which the cursor was made; with another one the cursor is ended as if it were dropped.
     pub async fn close(self, session: &mut Session<R>) {
+        self.end(session, None).await;
+    }
+
+    /// Ends the cursor as [`close`](Self::close), and waits within a [`Duration`](std::time::Duration) or before a
+    /// [`Deadline`](crate::Deadline), ten seconds at most (CSOT-23).
+    pub async fn close_within(self, session: &mut Session<R>, limit: impl Into<Limit>) {
+        self.end(session, Some(limit.into())).await;
+    }
+
+    async fn end(self, session: &mut Session<R>, limit: Option<Limit>) {
         if self.session == Some(session.id()) {
-            self.reader.close(Some(session)).await;
+            self.reader.close(Some(session), limit).await;
         }
     }
 }

@@ -34,6 +34,13 @@ pub enum CursorError {
     /// A limit was set on the life of a tailable cursor, which has no end of its own. Nothing was sent.
     #[error("a tailable cursor lives as long as it is read; limit its iterations instead (`TimeoutMode::Iteration`)")]
     LifetimeOfTailable,
+    /// The options say what a limit is for, and there is none (CSOT-16). Nothing was sent.
+    #[error("`timeout_mode` says what a limit is for, and there is none; set timeoutMS, or use `within`")]
+    ModeWithoutLimit,
+    /// Iterations were to be limited of an aggregate that writes its result by `$out` or `$merge`, which has no iterations (CSOT-19).
+    /// Nothing was sent.
+    #[error("an aggregate with $out or $merge has no iterations; use `TimeoutMode::CursorLifetime`, or no mode")]
+    IterationOfWriting,
     /// No document came in an iteration, and the server would wait for the next one longer than is left. The cursor is as before.
     #[error(
         "no document came, and the server would wait for one for {wait:?}, with {left:?} left of the iteration; call again"

@@ -23,6 +23,8 @@ pub(crate) struct Context<R: Runtime> {
     pub(crate) policy: RetryPolicy,
     /// timeoutMS; `None` sets no limit.
     pub(crate) timeout: Option<Duration>,
+    /// Whether timeoutMS is set: zero, which is no limit, is.
+    pub(crate) has_timeout: bool,
 }
 
 impl<R: Runtime> Context<R> {

@@ -1,5 +1,7 @@
 //! The options of a session.
 
+use std::time::Duration;
+
 use bson::Timestamp;
 use cmap_core::session::TransactionOptions;
 
@@ -11,6 +13,9 @@ pub struct SessionOptions {
     pub consistency: Consistency,
     /// The defaults of its transactions, which come before the client's options.
     pub transactions: TransactionOptions,
+    /// How long each commit, each abort and each [`with_transaction`](crate::Session::with_transaction) may take (defaultTimeoutMS,
+    /// CSOT-26). Zero means no limit, `None` the client's timeoutMS. Other operations of the session have the client's.
+    pub timeout: Option<Duration>,
 }
 
 /// What the reads of a session see. A snapshot session is not causally consistent, and has no transactions (SES-16).

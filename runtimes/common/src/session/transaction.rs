@@ -76,9 +76,23 @@ impl<R: Runtime> Session<R> {
     /// No transaction was started, or it was aborted; and those of [`Operation::run`](crate::Operation::run). An error labelled
     /// TransientTransactionError means that nothing was committed, and that the whole transaction may be repeated.
     pub async fn commit_transaction(&mut self) -> Result<(), OperationError> {
+        self.commit(self.limit_of_end()).await
+    }
+
+    /// Commits the transaction within a [`Duration`] or before a [`Deadline`], as [`commit_transaction`](Self::commit_transaction).
+    /// `None` means as long as it needs. In the callback of [`with_transaction`](Self::with_transaction) with a limit it fails: the whole
+    /// has one limit (CSOT-27).
+    ///
+    /// # Errors
+    /// Those of [`commit_transaction`](Self::commit_transaction).
+    pub async fn commit_transaction_within(&mut self, limit: impl Into<Limit>) -> Result<(), OperationError> {
+        self.commit(Some(limit.into())).await
+    }
+
+    async fn commit(&mut self, limit: Option<Limit>) -> Result<(), OperationError> {
         match self.transaction.commit().map_err(OperationError::transaction)? {
             Ending::Nothing => Ok(()),
-            Ending::Send => self.end(TransactionCommand::Commit, None).await,
+            Ending::Send => self.end(TransactionCommand::Commit, limit).await,
         }
     }
 
@@ -89,21 +103,39 @@ impl<R: Runtime> Session<R> {
     /// # Errors
     /// No transaction was started, or it has ended.
     pub async fn abort_transaction(&mut self) -> Result<(), OperationError> {
+        // The time of the whole may be up, and the locks would stay.
+        let of_end = self.limit_of_end();
+        let of_whole = self.deadline.take().map(|_| self.client.context().timeout.unwrap_or(TO_ABORT).min(TO_ABORT));
+        self.abort(of_whole.map(Limit::Within).or(of_end)).await
+    }
+
+    /// Aborts the transaction within a [`Duration`] or before a [`Deadline`], as [`abort_transaction`](Self::abort_transaction). `None`
+    /// means as long as it needs. An abort that could not be sent in time goes on in the background.
+    ///
+    /// # Errors
+    /// Those of [`abort_transaction`](Self::abort_transaction).
+    pub async fn abort_transaction_within(&mut self, limit: impl Into<Limit>) -> Result<(), OperationError> {
+        self.deadline = None;
+        self.abort(Some(limit.into())).await
+    }
+
+    async fn abort(&mut self, limit: Option<Limit>) -> Result<(), OperationError> {
         match self.transaction.abort().map_err(OperationError::transaction)? {
             Ending::Nothing => {}
-            Ending::Send => {
-                // Its time may be up, and its locks would stay.
-                let limit =
-                    self.deadline.take().map(|_| self.client.context().timeout.unwrap_or(TO_ABORT).min(TO_ABORT));
-                let _ = self.end(TransactionCommand::Abort, limit).await;
-            }
+            Ending::Send => drop(self.end(TransactionCommand::Abort, limit).await),
         }
         self.release_unpinned();
         Ok(())
     }
 
+    /// The session's own limit of a commit or an abort; `None` is timeoutMS, or what is left of
+    /// [`with_transaction`](Self::with_transaction)'s.
+    fn limit_of_end(&self) -> Option<Limit> {
+        self.timeout.filter(|_| self.deadline.is_none()).map(of_option)
+    }
+
     /// Ends the transaction. What is dropped before its end goes on in a task, and so does an abort that could not be sent.
-    async fn end(&mut self, command: TransactionCommand, limit: Option<Duration>) -> Result<(), OperationError> {
+    async fn end(&mut self, command: TransactionCommand, limit: Option<Limit>) -> Result<(), OperationError> {
         let may_straggle = self.borrowed.is_cut_off();
         let mut end = Unfinished { session: self, command, is_over: false, may_straggle };
         let ended = end.session.send_end(command, limit).await;
@@ -124,12 +156,15 @@ impl<R: Runtime> Session<R> {
     pub(super) async fn send_end(
         &mut self,
         command: TransactionCommand,
-        limit: Option<Duration>,
+        limit: Option<Limit>,
     ) -> Result<(), OperationError> {
         let mut body = RawDocumentBuf::new();
         if command == TransactionCommand::Commit {
             body.append(cstr!("commitTransaction"), 1);
-            if let Some(millis) = self.transaction.options().max_commit_time.and_then(max_time) {
+            // The server's share of any other limit takes its place (CSOT, *Validation and Overrides*).
+            let is_limited = limit.is_some() || self.deadline.is_some() || self.client.context().has_timeout;
+            let max_commit_time = self.transaction.options().max_commit_time.filter(|_| !is_limited);
+            if let Some(millis) = max_commit_time.and_then(max_time) {
                 body.append(cstr!("maxTimeMS"), millis);
             }
         } else {
@@ -205,7 +240,7 @@ impl<R: Runtime> Session<R> {
     where
         E: Labelled + From<OperationError> + Into<Box<dyn StdError + Send + Sync>>,
     {
-        let mut attempts = self.attempts(TransactionOptions::default(), self.client.context().timeout.into());
+        let mut attempts = self.attempts(TransactionOptions::default(), self.transaction_limit());
         attempts.start(self)?;
         let guarded = Guarded(self);
         loop {
@@ -273,12 +308,17 @@ impl<R: Runtime> Session<R> {
         }
     }
 
+    /// How long [`with_transaction`](Self::with_transaction) may take: by the session's own limit, or else by timeoutMS.
+    pub fn transaction_limit(&self) -> Limit {
+        self.timeout.map_or_else(|| self.client.context().timeout.into(), of_option)
+    }
+
     fn attempts(&self, options: TransactionOptions, limit: Limit) -> Attempts<R> {
         let client = self.client.clone();
         let (driver, sessions) = (client.driver(), client.sessions());
         let deadline = limit.deadline(driver.clock().runtime());
         let seed = sessions.seed_of(sessions.next_operation());
-        let is_unlimited = client.options().timeout.is_some_and(|timeout| timeout.is_zero());
+        let is_unlimited = self.timeout.or(client.options().timeout).is_some_and(|timeout| timeout.is_zero());
         let decisions = match deadline.map(|deadline| driver.clock().instant_of(deadline)) {
             None if is_unlimited => WithTransaction::without_limit(seed),
             None => WithTransaction::new(driver.clock().now(), None, seed),
@@ -375,6 +415,11 @@ impl<R: Runtime> Attempts<R> {
         let paused = context.pauses.pause(&context.driver, at.saturating_since(self.now())).await;
         paused.map_err(|_| OperationError::closed_before_it_began())
     }
+}
+
+/// A limit as options have it: zero is none.
+fn of_option(timeout: Duration) -> Limit {
+    if timeout.is_zero() { Limit::None } else { Limit::Within(timeout) }
 }
 
 /// `maxTimeMS` for a limit: a millisecond at least, because zero would be no limit. `None` if the limit is zero, and none itself.

@@ -68,13 +68,13 @@ impl<R: Runtime> Session<R> {
         self.back = Some(slot);
         self.client.driver().clock().runtime().spawn(async move {
             // Its outcome does not matter: the server forgets what is not ended after a minute.
-            let ended = ending.send_end(command, Some(PATIENCE)).await;
+            let ended = ending.send_end(command, Some(PATIENCE.into())).await;
             if may_straggle
                 && command == TransactionCommand::Abort
                 && ended.is_err_and(|error| error.is_no_such_transaction())
             {
                 clock.sleep_until(clock.now() + STRAGGLING).await;
-                let _ = ending.send_end(command, Some(PATIENCE)).await;
+                let _ = ending.send_end(command, Some(PATIENCE.into())).await;
             }
             filler.fill(Back { is_dirty: ending.borrowed.is_dirty(), pinned: ending.pinned().take() });
             drop(chore);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use bson::{RawDocument, Timestamp};
 use cmap_core::session::{Causality, ClusterTime, SessionId, Snapshot, Transaction, TransactionOptions};
@@ -54,6 +55,8 @@ pub struct Session<R: Runtime> {
     pinned: Mutex<Option<PinnedConnection<R>>>,
     /// The end of a transaction that is repeated as a whole, and so of its operations.
     pub(crate) deadline: Option<Deadline>,
+    /// The limit of what ends a transaction; zero is none. `None` is timeoutMS.
+    pub(super) timeout: Option<Duration>,
     /// Whether its last commit could not be sent, so that the server has an open transaction.
     pub(super) is_commit_unsent: bool,
     /// What a task leaves that ends its transaction.
@@ -62,7 +65,7 @@ pub struct Session<R: Runtime> {
 
 impl<R: Runtime> Session<R> {
     pub(crate) fn new(client: Client<R>, borrowed: Borrowed<R>, options: SessionOptions) -> Self {
-        let SessionOptions { consistency, transactions } = options;
+        let SessionOptions { consistency, transactions, timeout } = options;
         let snapshot = match consistency {
             Consistency::Causal | Consistency::None => None,
             Consistency::Snapshot { at } => Some(Snapshot::new(at)),
@@ -75,6 +78,7 @@ impl<R: Runtime> Session<R> {
             transaction_defaults: transactions.or(&TransactionOptions::of_client(client.options())),
             pinned: Mutex::new(None),
             deadline: None,
+            timeout,
             is_commit_unsent: false,
             back: None,
             client,

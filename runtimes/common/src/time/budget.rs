@@ -58,7 +58,9 @@ impl Budget {
             (SetBy::Options, true) => TimeLimit::Operation,
             (SetBy::Caller, true) => TimeLimit::Caller,
         };
-        let left = self.until.map(|until| limit(until.left(runtime)));
+        // What ends beyond what the clock can show has no end.
+        let until = self.until.filter(|until| until.at().is_some());
+        let left = until.map(|until| limit(until.left(runtime)));
         left.or(of_options.filter(|_| self.set_by == SetBy::Options))
     }
 }
