@@ -19,7 +19,7 @@ use cmap_core::time::Instant;
 use cmap_core::topology::{ServerSelector, TopologyDescription};
 use cmap_sim::{CursorOptions, SessionOptions, WriteResult};
 
-use super::commands::Held;
+use super::commands::{End, Held};
 use super::failure::Failure;
 use super::format::{CollectionData, DriverInfo};
 use super::journal::Journal;
@@ -78,8 +78,8 @@ pub struct Operate<'o> {
     pub command: &'o Document,
     /// Which servers may do it.
     pub selector: ServerSelector,
-    /// When its time is up.
-    pub deadline: Option<Instant>,
+    /// When its time is up, if it says so itself.
+    pub end: Option<End>,
     /// Whether it is one of the helpers that run any command, and are not repeated (RTY-2).
     pub is_once: bool,
 }
@@ -107,8 +107,12 @@ pub trait Client: Clone + 'static {
     /// That makes no sense in the session.
     fn start_transaction(session: &mut Self::Session, options: TransactionOptions) -> Result<(), Failure>;
 
-    /// Commits a transaction, or aborts it.
-    fn end_transaction(session: &mut Self::Session, commit: bool) -> impl Future<Output = Result<(), Failure>>;
+    /// Commits a transaction, or aborts it: within the client's limit, or this one.
+    fn end_transaction(
+        session: &mut Self::Session,
+        commit: bool,
+        timeout: Option<Duration>,
+    ) -> impl Future<Output = Result<(), Failure>>;
 
     /// Runs `callback` in a transaction, which is repeated as a whole. What it returns as an error is raised, unless the
     /// transaction is repeated. The session is in `held` meanwhile.
@@ -116,6 +120,7 @@ pub trait Client: Clone + 'static {
         &self,
         held: &Held<Self>,
         options: TransactionOptions,
+        timeout: Option<Duration>,
         callback: impl AsyncFnMut() -> Result<(), Failure>,
     ) -> impl Future<Output = Result<(), Failure>>;
 
@@ -169,11 +174,12 @@ pub trait Client: Clone + 'static {
         session: Option<&mut Self::Session>,
     ) -> impl Future<Output = Result<Self::Cursor, Failure>>;
 
-    /// Runs an operation that is a change stream, in this session or one of its own.
+    /// Runs an operation that is a change stream, in this session or one of its own. `options` replace what the command says of its
+    /// getMores.
     fn watch(
         &self,
         operation: &Operate<'_>,
-        max_await_time: Option<Duration>,
+        options: Option<CursorOptions>,
         session: Option<&mut Self::Session>,
     ) -> impl Future<Output = Result<Self::Cursor, Failure>>;
 
@@ -213,6 +219,6 @@ pub trait Cursor: 'static {
         session: Option<&mut Self::Session>,
     ) -> impl Future<Output = Result<Option<Document>, Failure>>;
 
-    /// Ends it, and waits for that.
-    fn close(self, session: Option<&mut Self::Session>) -> impl Future<Output = ()>;
+    /// Ends it, and waits for that: within its operation's limit, or this one.
+    fn close(self, session: Option<&mut Self::Session>, timeout: Option<Duration>) -> impl Future<Output = ()>;
 }

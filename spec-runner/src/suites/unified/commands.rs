@@ -36,7 +36,16 @@ pub type Held<C> = Rc<RefCell<Option<<C as Client>::Session>>>;
 pub struct Session<C: Client> {
     /// The test's; without it the operation has one of its own.
     held: Option<Held<C>>,
-    deadline: Option<Instant>,
+    end: Option<End>,
+}
+
+/// When the time of an operation is up, which says so itself.
+#[derive(Clone, Copy, Debug)]
+pub enum End {
+    /// `timeoutMS: 0`.
+    Never,
+    /// Then.
+    At(Instant),
 }
 
 /// How a command is sent.
@@ -52,8 +61,11 @@ impl<C: Client> Caller<C> {
     /// The session of an operation: the test's, or one of its own. `timeout` limits the time of the operation, instead of the
     /// client's timeoutMS.
     pub fn session(&self, of_test: Option<Held<C>>, timeout: Option<Duration>) -> Session<C> {
-        let timeout = timeout.filter(|timeout| !timeout.is_zero());
-        Session { held: of_test, deadline: timeout.map(|timeout| self.client.now() + timeout) }
+        let end = |timeout: Duration| match timeout.is_zero() {
+            true => End::Never,
+            false => End::At(self.client.now() + timeout),
+        };
+        Session { held: of_test, end: timeout.map(end) }
     }
 
     /// Runs a command, with retries. The errors of single writes in a reply with `ok: 1` are errors, too.
@@ -68,7 +80,7 @@ impl<C: Client> Caller<C> {
         session: &Session<C>,
     ) -> Result<Document, Failure> {
         let Sending { selector, is_once } = sending;
-        let operation = Operate { database, command, selector, deadline: session.deadline, is_once };
+        let operation = Operate { database, command, selector, end: session.end, is_once };
         let mut taken = session.take()?;
         let ended = self.client.operate(&operation, taken.as_mut()).await;
         session.give_back(taken);
@@ -92,7 +104,7 @@ impl<C: Client> Caller<C> {
         session: &Session<C>,
     ) -> Result<WriteResult, Failure> {
         let Sending { selector, is_once } = sending;
-        let operation = Operate { database, command, selector, deadline: session.deadline, is_once };
+        let operation = Operate { database, command, selector, end: session.end, is_once };
         let mut taken = session.take()?;
         let ended = self.client.write(&operation, sequences, taken.as_mut()).await;
         session.give_back(taken);
@@ -112,14 +124,14 @@ impl<C: Client> Caller<C> {
         session: &Session<C>,
     ) -> Result<Cursor<C>, Failure> {
         let Sending { selector, is_once } = sending;
-        let operation = Operate { database, command, selector, deadline: session.deadline, is_once };
+        let operation = Operate { database, command, selector, end: session.end, is_once };
         let mut taken = session.take()?;
         let made = self.client.cursor(&operation, options, taken.as_mut()).await;
         session.give_back(taken);
         Ok(Cursor::new(made?, session.held.as_ref()))
     }
 
-    /// Opens a change stream, with retries.
+    /// Opens a change stream, with retries. `options` replace what the command says of its getMores.
     ///
     /// # Errors
     /// The server's error, or a failure of the client.
@@ -128,13 +140,13 @@ impl<C: Client> Caller<C> {
         database: &str,
         command: &Document,
         sending: Sending,
-        max_await_time: Option<Duration>,
+        options: Option<CursorOptions>,
         session: &Session<C>,
     ) -> Result<Cursor<C>, Failure> {
         let Sending { selector, is_once } = sending;
-        let operation = Operate { database, command, selector, deadline: session.deadline, is_once };
+        let operation = Operate { database, command, selector, end: session.end, is_once };
         let mut taken = session.take()?;
-        let made = self.client.watch(&operation, max_await_time, taken.as_mut()).await;
+        let made = self.client.watch(&operation, options, taken.as_mut()).await;
         session.give_back(taken);
         Ok(Cursor::new(made?, session.held.as_ref()))
     }

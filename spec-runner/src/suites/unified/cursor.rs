@@ -1,6 +1,7 @@
 //! Cursors of a test: those of its client, each with the session of its operation.
 
 use alloc::rc::Rc;
+use core::time::Duration;
 
 use bson::Document;
 
@@ -54,18 +55,18 @@ impl<C: Client> Cursor<C> {
                 Ok(Some(document)) => documents.push(document),
                 Ok(None) => return Ok(documents),
                 Err(failure) => {
-                    self.close().await;
+                    self.close(None).await;
                     return Err(failure);
                 }
             }
         }
     }
 
-    /// Gives up the rest.
-    pub async fn close(self) {
+    /// Gives up the rest: within the limit of its operation, or this one.
+    pub async fn close(self, timeout: Option<Duration>) {
         let Self { cursor, session: held } = self;
         let mut taken = held.as_ref().and_then(|held| held.borrow_mut().take());
-        cursor.close(taken.as_mut()).await;
+        cursor.close(taken.as_mut(), timeout).await;
         give_back::<C>(held.as_ref(), taken);
     }
 }

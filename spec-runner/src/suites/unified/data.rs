@@ -3,9 +3,10 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
-use bson::{Bson, Document, doc, oid::ObjectId};
+use bson::{Bson, Document, RawDocumentBuf, doc, oid::ObjectId};
+use cmap_sim::CursorOptions;
 
-use super::format::{CHANGE_STREAM, Data, FIND, Method, PlaceOptions, ReadPreferenceDocument};
+use super::format::{CHANGE_STREAM, Data, FIND, MAX_TIME, Method, PlaceOptions, ReadPreferenceDocument, TimeoutMode};
 
 /// Where an operation is carried out.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,15 @@ pub struct Plan {
     pub outcome: Outcome,
     /// What it inserts, if that may be several batches.
     pub documents: Option<Vec<Document>>,
+    /// How its cursor is to be read, if the arguments say so.
+    pub cursor: Option<CursorOptions>,
+}
+
+impl Place {
+    /// How long an operation may take: by its own `timeoutMS`, or by the place's.
+    pub fn limit(&self, timeout_ms: Option<u64>) -> Option<Duration> {
+        timeout_ms.or(self.options.timeout_ms).map(Duration::from_millis)
+    }
 }
 
 /// What a method makes of its reply.
@@ -41,10 +51,7 @@ pub enum Outcome {
     /// A cursor, kept for later.
     Cursor,
     /// A change stream, kept for later.
-    ChangeStream {
-        /// `maxAwaitTimeMS`.
-        max_await_time: Option<Duration>,
-    },
+    ChangeStream,
     /// All documents of a cursor.
     Documents,
     /// The first document of a cursor, or null.
@@ -94,6 +101,7 @@ impl Plan {
         let mut built = Document::new();
         built.insert(command, subject);
         let outcome = fill(&mut built, data, place, next_id)?;
+        built.extend(data.arguments.get(MAX_TIME).map(|most| (MAX_TIME.to_owned(), most.clone())));
         let place_options = Some(&place.options).filter(|_| !in_transaction);
         let read_concern = place_options.and_then(|options| options.read_concern.as_ref());
         if let Some(concern) = read_concern.filter(|_| matches!(command, "aggregate" | "count" | "distinct" | "find")) {
@@ -116,8 +124,9 @@ impl Plan {
             Some(name) => name.map_err(|_| "dropDatabase needs the name of a database")?,
         };
         let database = database.to_owned();
+        let cursor = cursor_options(&built, &data.arguments)?;
         let read_preference = place.options.read_preference.clone();
-        Ok(Self { database, command: built, reads, read_preference, outcome, documents })
+        Ok(Self { database, command: built, reads, read_preference, outcome, documents, cursor })
     }
 }
 
@@ -184,7 +193,6 @@ fn fill(
         Method::Aggregate => {
             command.insert("pipeline", argument("pipeline")?);
             command.insert("cursor", batch());
-            copy(command, &["maxTimeMS"]);
             Outcome::Documents
         }
         Method::CreateChangeStream => {
@@ -198,8 +206,7 @@ fn fill(
             command.insert("pipeline", stages);
             command.insert("cursor", batch());
             copy(command, &["collation", "comment"]);
-            let max_await_time = arguments.get("maxAwaitTimeMS").and_then(number).map(Duration::from_millis);
-            Outcome::ChangeStream { max_await_time }
+            Outcome::ChangeStream
         }
         Method::CountDocuments => {
             let group = doc! { "$group": { "_id": 1, "n": { "$sum": 1 } } };
@@ -209,6 +216,13 @@ fn fill(
         }
         Method::CreateFindCursor | Method::Find => {
             copy(command, &FIND);
+            let kind = arguments.get_str("cursorType").unwrap_or_default();
+            if kind.starts_with("tailable") {
+                command.insert("tailable", true);
+            }
+            if kind == "tailableAwait" {
+                command.insert("awaitData", true);
+            }
             if data.method == Method::Find { Outcome::Documents } else { Outcome::Cursor }
         }
         Method::FindOne => {
@@ -249,10 +263,7 @@ fn fill(
             command.insert("index", arguments.get("name").cloned().unwrap_or_else(|| "*".into()));
             Outcome::Known(Bson::Null)
         }
-        Method::EstimatedDocumentCount => {
-            copy(command, &["maxTimeMS"]);
-            Outcome::Field("n")
-        }
+        Method::EstimatedDocumentCount => Outcome::Field("n"),
         Method::FindOneAndDelete => {
             command.extend(doc! { "query": argument("filter")?, "remove": true });
             copy(command, &["sort", "hint"]);
@@ -322,6 +333,32 @@ fn fill(
     })
 }
 
+/// How a cursor is to be read, if the arguments say so.
+fn cursor_options(command: &Document, arguments: &Document) -> Result<Option<CursorOptions>, String> {
+    let max_await_time = arguments.get("maxAwaitTimeMS").and_then(number).map(Duration::from_millis);
+    let mode = match arguments.get_str("timeoutMode").ok() {
+        None => None,
+        Some("cursorLifetime") => Some(TimeoutMode::CursorLifetime),
+        Some("iteration") => Some(TimeoutMode::Iteration),
+        Some(other) => return Err(format!("unknown timeoutMode \"{other}\"")),
+    };
+    if max_await_time.is_none() && mode.is_none() {
+        return Ok(None);
+    }
+    let command = RawDocumentBuf::try_from(command).map_err(|error| error.to_string())?;
+    let mut options = CursorOptions::of_command(&command);
+    (options.max_await_time, options.timeout_mode) = (max_await_time, mode.map(timeout_mode));
+    Ok(Some(options))
+}
+
+/// The client's name of a mode.
+pub fn timeout_mode(mode: TimeoutMode) -> cmap_sim::TimeoutMode {
+    match mode {
+        TimeoutMode::CursorLifetime => cmap_sim::TimeoutMode::CursorLifetime,
+        TimeoutMode::Iteration => cmap_sim::TimeoutMode::Iteration,
+    }
+}
+
 fn number(value: &Bson) -> Option<u64> {
     u64::try_from(value.as_i64().or_else(|| value.as_i32().map(i64::from))?).ok()
 }
@@ -360,7 +397,7 @@ impl Outcome {
     pub fn is_of_cursor(&self) -> bool {
         match self {
             Self::Cursor
-            | Self::ChangeStream { .. }
+            | Self::ChangeStream
             | Self::Documents
             | Self::First
             | Self::EachDocuments(_)
@@ -392,7 +429,7 @@ impl Outcome {
             Self::Deleted => doc! { "deletedCount": count("n") }.into(),
             Self::Known(result) => result.clone(),
             Self::Cursor
-            | Self::ChangeStream { .. }
+            | Self::ChangeStream
             | Self::Documents
             | Self::First
             | Self::EachDocuments(_)
@@ -407,7 +444,7 @@ impl Outcome {
             Self::EachDocuments(field) => each(documents.iter(), field),
             Self::Count => documents.first().and_then(|first| first.get("n").cloned()).unwrap_or(Bson::Int32(0)),
             Self::Cursor
-            | Self::ChangeStream { .. }
+            | Self::ChangeStream
             | Self::Documents
             | Self::Field(_)
             | Self::EachOf(..)

@@ -186,13 +186,14 @@ impl<E: Engine> Entities<E> {
                 let Live::Place(caller, place) = self.get(&collection.database)? else {
                     return Err(Stop::failed(format!("the entity \"{}\" is not a database", collection.database)));
                 };
-                let PlaceOptions { read_concern, read_preference, write_concern } =
+                let PlaceOptions { read_concern, read_preference, write_concern, timeout_ms } =
                     collection.collection_options.clone();
                 let inherited = *place.options;
                 let options = Box::new(PlaceOptions {
                     read_concern: read_concern.or(inherited.read_concern),
                     read_preference: read_preference.or(inherited.read_preference),
                     write_concern: write_concern.or(inherited.write_concern),
+                    timeout_ms: timeout_ms.or(inherited.timeout_ms),
                 });
                 let place =
                     Place { database: place.database, collection: Some(collection.collection_name.clone()), options };

@@ -13,6 +13,7 @@ pub mod bulk_write;
 pub mod client;
 pub mod client_bulk_write;
 pub mod commands;
+pub mod contradictions;
 pub mod cursor;
 pub mod data;
 pub mod engine;
@@ -81,11 +82,15 @@ fn prepare<'f>(
     file: &'f UnifiedFile,
     test: &'f format::UnifiedTest,
 ) -> Result<(&'f Setup, &'f Test, Vec<Deployment>), String> {
+    if let Some(reason) = contradictions::of_test(&test.description) {
+        return Err(reason);
+    }
     let content = test.content()?;
     if let Some(reason) = &content.skip_reason {
         return Err(format!("its file says: {reason}"));
     }
-    let deployments = Deployment::all_for(&file.run_on, &content.run_on)?;
+    let mut deployments = Deployment::all_for(&file.run_on, &content.run_on)?;
+    deployments.retain(|deployment| !contradictions::is_of(&test.description, deployment.topology));
     Ok((file.setup()?, content, deployments))
 }
 

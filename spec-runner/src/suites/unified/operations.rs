@@ -15,13 +15,14 @@ use cmap_core::topology::{ServerSelector, TopologyDescription};
 use cmap_sim::CursorOptions;
 
 use super::client::{Client, Engine};
-use super::commands::{Caller, Held, Sending, is_in_transaction};
+use super::commands::{Caller, Held, Sending, Session, is_in_transaction};
 use super::cursor::Cursor;
 use super::data::{self, Outcome, Place, Plan};
 use super::entities::{self, Entities, Live, Thread};
 use super::failure::Failure;
 use super::format::{
-    Action, CursorCommand, Data, Document as Written, Entity, Expectation, Method, Occurrences, Operation, Special,
+    Action, CursorCommand, CursorType, Data, Document as Written, Entity, Expectation, MAX_TIME, Method, Occurrences,
+    Operation, Special,
 };
 use super::transaction::preference;
 use super::writes::{Model, Problem, counts};
@@ -193,12 +194,12 @@ impl<E: Engine> Running<E> {
                     return Err(Stop::failed(format!("{client} knows no other primary after {patience:?}")));
                 }
             }
-            Special::Close {} => match self.entities.get(&operation.object)? {
+            Special::Close { timeout_ms } => match self.entities.get(&operation.object)? {
                 Live::Client(caller) => caller.client.close().await,
                 Live::Cursor(cursor) => {
                     let taken = cursor.borrow_mut().take();
                     if let Some(taken) = taken {
-                        taken.close().await;
+                        taken.close(timeout_ms.map(Duration::from_millis)).await;
                     }
                 }
                 Live::Place(..) | Live::Thread(_) | Live::Session(..) | Live::Value(_) => {
@@ -218,11 +219,11 @@ impl<E: Engine> Running<E> {
             Special::StartTransaction(options) => {
                 return Ok(self.start_transaction(&operation.object, options)?.map(|()| None));
             }
-            Special::CommitTransaction {} => {
-                return Ok(self.end_transaction(&operation.object, true).await?.map(|()| None));
+            Special::CommitTransaction { timeout_ms } => {
+                return Ok(self.end_transaction(&operation.object, true, *timeout_ms).await?.map(|()| None));
             }
-            Special::AbortTransaction {} => {
-                return Ok(self.end_transaction(&operation.object, false).await?.map(|()| None));
+            Special::AbortTransaction { timeout_ms } => {
+                return Ok(self.end_transaction(&operation.object, false, *timeout_ms).await?.map(|()| None));
             }
             Special::WithTransaction(arguments) => {
                 return Ok(self.with_transaction(&operation.object, arguments).await?.map(|()| None));
@@ -257,7 +258,7 @@ impl<E: Engine> Running<E> {
                     comment: comment.as_ref().map(|comment| comment.0.clone()),
                     variables: variables.as_ref().map(|variables| variables.0.clone()),
                 };
-                let session = caller.session(session, timeout_ms.map(Duration::from_millis));
+                let session = caller.session(session, place.limit(*timeout_ms));
                 return Ok(bulk_write::run(&caller, &place, &models, &options, &session).await.map(Some));
             }
             Special::ClientBulkWrite(write) => {
@@ -270,9 +271,11 @@ impl<E: Engine> Running<E> {
                 let session = caller.session(session, write.timeout_ms.map(Duration::from_millis));
                 return Ok(client_bulk_write::run(&caller, &models, write.fields(), &session).await.map(Some));
             }
-            Special::Download { id } => return self.download(&operation.object, doc! { "_id": id.0.clone() }).await,
+            Special::Download { id, timeout_ms } => {
+                return self.download(&operation.object, doc! { "_id": id.0.clone() }, *timeout_ms).await;
+            }
             Special::DownloadByName { filename } => {
-                return self.download(&operation.object, doc! { "filename": filename }).await;
+                return self.download(&operation.object, doc! { "filename": filename }, None).await;
             }
             Special::RunCursorCommand(cursor) => {
                 let (caller, place) = self.place(&operation.object)?;
@@ -294,7 +297,7 @@ impl<E: Engine> Running<E> {
             }
             Special::RunCommand { command: body, command_name, timeout_ms, session, read_preference } => {
                 let (caller, place) = self.place(&operation.object)?;
-                let timeout = timeout_ms.map(Duration::from_millis);
+                let timeout = place.limit(*timeout_ms);
                 let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
                 let of_transaction = || match &session {
                     Some(held) => caller.session(Some(Rc::clone(held)), None).preference_of_transaction(),
@@ -367,14 +370,17 @@ impl<E: Engine> Running<E> {
 
     async fn data(&self, operation: &Operation, data: &Data) -> Result<Ended, Stop> {
         let (caller, place) = self.place(&operation.object)?;
-        let timeout = data.timeout_ms.map(Duration::from_millis);
+        let timeout = place.limit(data.timeout_ms);
         let session = data.session.as_deref().map(|name| self.entities.session(name)).transpose()?;
         if let Some(refusal) = data::refusal(data) {
             return Ok(Err(Failure::client(refusal)));
         }
         let in_transaction = session.as_ref().is_some_and(is_in_transaction::<E::Client>);
-        let plan = Plan::new(data, &place, in_transaction, || self.next_id()).map_err(Stop::failed)?;
-        Ok(match attempt(&caller, &plan, session, timeout).await {
+        let mut plan = Plan::new(data, &place, in_transaction, || self.next_id()).map_err(Stop::failed)?;
+        if timeout.or(caller.options.timeout).is_some() {
+            plan.command.remove(MAX_TIME);
+        }
+        Ok(match attempt(&caller, &plan, &caller.session(session, timeout)).await {
             Err(failure) => Err(failure),
             Ok(Attempt::Cursor(cursor)) => {
                 let name = operation.save_result_as.as_deref().unwrap_or("\0cursor");
@@ -408,21 +414,38 @@ impl<E: Engine> Running<E> {
         place: &Place,
         cursor: &CursorCommand,
     ) -> Result<Result<Cursor<E::Client>, Failure>, Stop> {
-        let CursorCommand { command_name, command, cursor_type: _, batch_size, max_time_ms, comment, session } = cursor;
+        let CursorCommand {
+            command_name,
+            command,
+            cursor_type,
+            batch_size,
+            max_time_ms,
+            comment,
+            timeout_ms,
+            timeout_mode,
+            session,
+        } = cursor;
         let session = session.as_deref().map(|name| self.entities.session(name)).transpose()?;
         let command = with_name_first(&command.0, Some(command_name));
         let mut options = CursorOptions::default();
         options.batch_size = *batch_size;
         options.max_await_time = max_time_ms.map(Duration::from_millis);
         options.comment = comment.as_ref().and_then(|comment| RawBson::try_from(comment.0.clone()).ok());
-        let session = caller.session(session, None);
+        options.timeout_mode = timeout_mode.map(data::timeout_mode);
+        let is_tailable = command.get_bool("tailable").unwrap_or_default();
+        if cursor_type.is_some_and(|kind| (kind == CursorType::NonTailable) == is_tailable) {
+            return Ok(Err(Failure::client("the command makes a cursor of another type")));
+        }
+        let session = caller.session(session, place.limit(*timeout_ms));
         let sending = Sending { selector: ReadPreference::default().into(), is_once: true };
         Ok(caller.open(&place.database, &command, sending, Some(options), &session).await)
     }
 
     /// The content of a file in the default bucket of GridFS.
-    async fn download(&self, bucket: &str, file: Document) -> Result<Ended, Stop> {
+    async fn download(&self, bucket: &str, file: Document, timeout_ms: Option<u64>) -> Result<Ended, Stop> {
         let (caller, place) = self.place(bucket)?;
+        // Both finds have one limit.
+        let session = caller.session(None, place.limit(timeout_ms).or(caller.options.timeout));
         let find = |collection: &str, filter: Document| Plan {
             database: place.database.clone(),
             command: doc! { "find": collection, "filter": filter },
@@ -430,10 +453,11 @@ impl<E: Engine> Running<E> {
             read_preference: place.options.read_preference.clone(),
             outcome: Outcome::Documents,
             documents: None,
+            cursor: None,
         };
         let mut files = find("fs.files", file);
         files.command.insert("limit", 1);
-        let found = match attempt(&caller, &files, None, None).await {
+        let found = match attempt(&caller, &files, &session).await {
             Ok(Attempt::Result(found)) => found,
             Ok(Attempt::Cursor(_)) => return Err(Stop::failed("a find without an end")),
             Err(failure) => return Ok(Err(failure)),
@@ -442,7 +466,7 @@ impl<E: Engine> Running<E> {
         let Some(id) = id else { return Ok(Err(Failure::client("there is no such file"))) };
         let mut chunks = find("fs.chunks", doc! { "files_id": id });
         chunks.command.insert("sort", doc! { "n": 1 });
-        let ended = attempt(&caller, &chunks, None, None).await;
+        let ended = attempt(&caller, &chunks, &session).await;
         Ok(ended.map(|attempt| {
             let Attempt::Result(Bson::Array(chunks)) = attempt else { return None };
             let data = chunks.iter().filter_map(|chunk| chunk.as_document()?.get_binary_generic("data").ok());
@@ -516,13 +540,7 @@ enum Attempt<C: Client> {
     Cursor(Box<Cursor<C>>),
 }
 
-async fn attempt<C: Client>(
-    caller: &Caller<C>,
-    plan: &Plan,
-    session: Option<Held<C>>,
-    timeout: Option<Duration>,
-) -> Result<Attempt<C>, Failure> {
-    let session = caller.session(session, timeout);
+async fn attempt<C: Client>(caller: &Caller<C>, plan: &Plan, session: &Session<C>) -> Result<Attempt<C>, Failure> {
     let selector = match (session.preference_of_transaction(), &plan.read_preference) {
         _ if !plan.reads => ServerSelector::Writable,
         (Some(of_transaction), _) => of_transaction.into(),
@@ -532,19 +550,20 @@ async fn attempt<C: Client>(
     let sending = Sending { selector, is_once: false };
     if let Some(documents) = &plan.documents {
         let items = vec![("documents", documents.clone())];
-        let written = caller.write(&plan.database, &plan.command, items, sending, &session).await;
+        let written = caller.write(&plan.database, &plan.command, items, sending, session).await;
         written.map_err(with_counts)?;
         return Ok(Attempt::Result(plan.outcome.of_reply(&Document::new())));
     }
     if !plan.outcome.is_of_cursor() {
-        let reply = caller.run(&plan.database, &plan.command, sending, &session).await?;
+        let reply = caller.run(&plan.database, &plan.command, sending, session).await?;
         return Ok(Attempt::Result(plan.outcome.of_reply(&reply)));
     }
-    if let Outcome::ChangeStream { max_await_time } = plan.outcome {
-        let stream = caller.watch(&plan.database, &plan.command, sending, max_await_time, &session).await?;
+    let options = plan.cursor.clone();
+    if plan.outcome == Outcome::ChangeStream {
+        let stream = caller.watch(&plan.database, &plan.command, sending, options, session).await?;
         return Ok(Attempt::Cursor(Box::new(stream)));
     }
-    let cursor = caller.open(&plan.database, &plan.command, sending, None, &session).await?;
+    let cursor = caller.open(&plan.database, &plan.command, sending, options, session).await?;
     if plan.outcome == Outcome::Cursor {
         return Ok(Attempt::Cursor(Box::new(cursor)));
     }

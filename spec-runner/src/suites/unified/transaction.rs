@@ -47,6 +47,7 @@ pub fn session_options(
     };
     let mut made = SessionOptions::from(consistency);
     made.transactions = transaction_options(&options.default_transaction_options)?;
+    made.timeout = options.default_timeout_ms.map(Duration::from_millis);
     Ok(made)
 }
 
@@ -114,10 +115,15 @@ impl<E: Engine> Running<E> {
     }
 
     /// Commits a transaction, or aborts it.
-    pub(super) async fn end_transaction(&self, session: &str, commit: bool) -> Result<Result<(), Failure>, Stop> {
+    pub(super) async fn end_transaction(
+        &self,
+        session: &str,
+        commit: bool,
+        timeout_ms: Option<u64>,
+    ) -> Result<Result<(), Failure>, Stop> {
         let held = self.entities.session(session)?;
         let mut taken = take::<E::Client>(&held)?;
-        let ended = E::Client::end_transaction(&mut taken, commit).await;
+        let ended = E::Client::end_transaction(&mut taken, commit, timeout_ms.map(Duration::from_millis)).await;
         held.replace(Some(taken));
         Ok(ended)
     }
@@ -128,8 +134,14 @@ impl<E: Engine> Running<E> {
         session: &str,
         arguments: &WithTransactionArguments,
     ) -> Result<Result<(), Failure>, Stop> {
-        let WithTransactionArguments { callback, read_concern, write_concern, read_preference, max_commit_time_ms } =
-            arguments;
+        let WithTransactionArguments {
+            callback,
+            read_concern,
+            write_concern,
+            read_preference,
+            max_commit_time_ms,
+            timeout_ms,
+        } = arguments;
         let options = transaction_options(&TransactionArguments {
             read_concern: read_concern.clone(),
             write_concern: write_concern.clone(),
@@ -151,7 +163,7 @@ impl<E: Engine> Running<E> {
             }
             Ok(())
         };
-        let ended = client.with_transaction(&held, options, run).await;
+        let ended = client.with_transaction(&held, options, timeout_ms.map(Duration::from_millis), run).await;
         match stop.take() {
             Some(stop) => Err(stop),
             None => Ok(ended),

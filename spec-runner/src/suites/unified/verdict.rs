@@ -102,7 +102,7 @@ fn redaction_mismatch(is_redacted: bool, found: &Message, failures: &[String]) -
 }
 
 fn outcome<E: Engine>(engine: &E, expected: &CollectionData) -> Option<String> {
-    let CollectionData { database_name, collection_name, documents } = expected;
+    let CollectionData { database_name, collection_name, documents, .. } = expected;
     let place = format!("{database_name}.{collection_name} afterwards");
     match engine.content(database_name, collection_name) {
         Err(failure) => Some(format!("{place}: {failure}")),

@@ -14,14 +14,14 @@ use cmap_core::time::Instant;
 use cmap_core::topology::{ServerSelector, TopologyDescription};
 use cmap_core::wire::{ServerError, WriteError, WriteFailure};
 use cmap_sim::{
-    CheckOutError, CommandError, CommandErrorKind, CursorOptions, Event, Labelled, OperationError, OperationErrorKind,
-    Session, SessionOptions, SimRuntime, TokenReply, WriteResult,
+    CheckOutError, CommandError, CommandErrorKind, CursorOptions, Event, Labelled, Limit, OperationError,
+    OperationErrorKind, Session, SessionOptions, SimRuntime, TokenReply, WriteResult,
 };
 
 use super::cursor::SimCursor;
 use super::servers::TOKEN;
 use crate::suites::unified::client::{Client, Items, Operate};
-use crate::suites::unified::commands::Held;
+use crate::suites::unified::commands::{End, Held};
 use crate::suites::unified::failure::{Failure, FailureKind};
 use crate::suites::unified::format::DriverInfo;
 use crate::suites::unified::journal::Journal;
@@ -81,9 +81,11 @@ impl SimClient {
     fn prepare<'o>(&'o self, operation: &Operate<'o>, body: &'o RawDocument) -> cmap_sim::Operation<'o> {
         let prepared = self.client.operation((operation.database, body)).on(operation.selector.clone());
         let prepared = if operation.is_once { prepared.once() } else { prepared };
-        match left(&self.runtime, operation.deadline) {
+        match operation.end {
             None => prepared,
-            Some(left) => prepared.within(left),
+            // Without an end, and without a limit to the attempts.
+            Some(End::Never) => prepared.within(Duration::MAX),
+            Some(End::At(end)) => prepared.within(end.saturating_since(now(&self.runtime))),
         }
     }
 }
@@ -123,9 +125,9 @@ fn now(runtime: &SimRuntime) -> Instant {
     Instant::ORIGIN + runtime.elapsed()
 }
 
-/// The time left until `deadline`.
-fn left(runtime: &SimRuntime, deadline: Option<Instant>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_since(now(runtime)))
+/// A limit as tests write it: zero is none.
+pub(super) fn limit(timeout: Duration) -> Limit {
+    if timeout.is_zero() { Limit::None } else { Limit::Within(timeout) }
 }
 
 impl Client for SimClient {
@@ -144,8 +146,13 @@ impl Client for SimClient {
         session.start_transaction_with(options).map_err(|error| of_operation(&error))
     }
 
-    async fn end_transaction(session: &mut Session, commit: bool) -> Result<(), Failure> {
-        let ended = if commit { session.commit_transaction().await } else { session.abort_transaction().await };
+    async fn end_transaction(session: &mut Session, commit: bool, timeout: Option<Duration>) -> Result<(), Failure> {
+        let ended = match (commit, timeout.map(limit)) {
+            (true, None) => session.commit_transaction().await,
+            (true, Some(limit)) => session.commit_transaction_within(limit).await,
+            (false, None) => session.abort_transaction().await,
+            (false, Some(limit)) => session.abort_transaction_within(limit).await,
+        };
         ended.map_err(|error| of_operation(&error))
     }
 
@@ -153,11 +160,12 @@ impl Client for SimClient {
         &self,
         held: &Held<Self>,
         options: TransactionOptions,
+        timeout: Option<Duration>,
         mut callback: impl AsyncFnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let taken = held.borrow_mut().take();
         let mut session = taken.ok_or_else(|| Failure::client("the session is in use"))?;
-        let timeout = self.client.options().timeout;
+        let timeout = timeout.map_or_else(|| session.transaction_limit(), limit);
         let ended = session
             .with_transaction_on((), options, timeout, async |session, ()| {
                 // Another session takes its place while the operations have it.
@@ -261,16 +269,11 @@ impl Client for SimClient {
     async fn watch(
         &self,
         operation: &Operate<'_>,
-        max_await_time: Option<Duration>,
+        options: Option<CursorOptions>,
         session: Option<&mut Session>,
     ) -> Result<SimCursor, Failure> {
         let body = raw(operation.command)?;
         let prepared = self.prepare(operation, &body);
-        let options = max_await_time.map(|wait| {
-            let mut options = CursorOptions::of_command(&body);
-            options.max_await_time = Some(wait);
-            options
-        });
         let made = match (session, options) {
             (None, None) => prepared.watch().await.map(SimCursor::Implicit),
             (None, Some(options)) => prepared.watch_with(options).await.map(SimCursor::Implicit),
@@ -322,6 +325,9 @@ pub(super) fn of_operation(error: &OperationError) -> Failure {
         OperationErrorKind::CheckOut(error) => of_check_out(error),
         OperationErrorKind::Command(error) => of_command(error),
         OperationErrorKind::Writes(result) => of_result(result),
+        kind @ (OperationErrorKind::TransactionTimeout(_) | OperationErrorKind::Cursor(_)) if error.is_timeout() => {
+            Failure::new(FailureKind::CheckOutTimeout, kind.to_string())
+        }
         error @ (OperationErrorKind::Unwritable(_)
         | OperationErrorKind::NoSessions
         | OperationErrorKind::ForeignSession

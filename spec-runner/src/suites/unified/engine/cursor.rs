@@ -1,9 +1,11 @@
 //! Cursors of a simulation, as the threads of a test hold them.
 
+use core::time::Duration;
+
 use bson::{Document, RawDocument};
 use cmap_sim::{OperationError, Session, SessionCursor};
 
-use super::connection::of_operation;
+use super::connection::{limit, of_operation};
 use crate::suites::unified::client::Cursor;
 use crate::suites::unified::failure::Failure;
 
@@ -34,11 +36,13 @@ impl Cursor for SimCursor {
         }
     }
 
-    async fn close(self, session: Option<&mut Session>) {
-        match (self, session) {
-            (Self::Implicit(cursor), _) => cursor.close().await,
-            (Self::InSession(cursor), Some(session)) => cursor.close(session).await,
-            (Self::InSession(cursor), None) => drop(cursor),
+    async fn close(self, session: Option<&mut Session>, timeout: Option<Duration>) {
+        match (self, session, timeout.map(limit)) {
+            (Self::Implicit(cursor), _, None) => cursor.close().await,
+            (Self::Implicit(cursor), _, Some(limit)) => cursor.close_within(limit).await,
+            (Self::InSession(cursor), Some(session), None) => cursor.close(session).await,
+            (Self::InSession(cursor), Some(session), Some(limit)) => cursor.close_within(session, limit).await,
+            (Self::InSession(cursor), None, _) => drop(cursor),
         }
     }
 }

@@ -89,11 +89,16 @@ impl Servers {
 
     /// Puts these documents, and no others, into a collection of every service.
     pub(super) fn fill(&self, data: &CollectionData) -> Result<(), Failure> {
-        let CollectionData { database_name: database, collection_name: collection, documents } = data;
+        let CollectionData { database_name: database, collection_name: collection, create_options, documents } = data;
         // The collection may not exist.
         let _ = self.run(database, &doc! { "drop": collection });
+        if documents.is_empty() || create_options.is_some() {
+            let mut create = doc! { "create": collection };
+            create.extend(create_options.iter().flat_map(|options| options.0.clone()));
+            self.run(database, &create)?;
+        }
         if documents.is_empty() {
-            return self.run(database, &doc! { "create": collection }).map(drop);
+            return Ok(());
         }
         let documents: Vec<Document> = documents.iter().map(|document| document.0.clone()).collect();
         self.run(database, &doc! { "insert": collection, "documents": documents }).map(drop)

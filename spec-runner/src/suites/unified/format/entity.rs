@@ -95,6 +95,9 @@ pub struct PlaceOptions {
     /// `writeConcern`; an empty one is the server's default, which is not sent.
     #[serde(default, deserialize_with = "unless_empty")]
     pub write_concern: Option<Document>,
+    /// `timeoutMS`: how long an operation may take.
+    #[serde(rename = "timeoutMS")]
+    pub timeout_ms: Option<u64>,
 }
 
 /// `bucket`.
@@ -154,6 +157,9 @@ pub struct SessionOptions {
     pub snapshot: bool,
     /// `snapshotTime`: the name of a saved result.
     pub snapshot_time: Option<String>,
+    /// `defaultTimeoutMS`.
+    #[serde(rename = "defaultTimeoutMS")]
+    pub default_timeout_ms: Option<u64>,
     /// `defaultTransactionOptions`.
     #[serde(default)]
     pub default_transaction_options: TransactionArguments,

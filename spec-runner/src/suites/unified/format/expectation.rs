@@ -109,6 +109,8 @@ pub struct CollectionData {
     pub database_name: String,
     /// `collectionName`.
     pub collection_name: String,
+    /// `createOptions`.
+    pub create_options: Option<Document>,
     /// `documents`, by rising `_id`.
     pub documents: Vec<Document>,
 }

@@ -23,9 +23,9 @@ pub use self::expectation::{
     CollectionData, ExpectedError, ExpectedEvents, ExpectedLogMessages, ExpectedMessage, Severity,
 };
 pub use self::operation::{
-    Action, CHANGE_STREAM, ClientBulkWrite, CollectionName, CursorCommand, Data, DriverInfo, Expectation, FIND,
-    IndexName, Method, Occurrences, Operation, ReadPreferenceDocument, Special, TransactionArguments,
-    WithTransactionArguments,
+    Action, CHANGE_STREAM, ClientBulkWrite, CollectionName, CursorCommand, CursorType, Data, DriverInfo, Expectation,
+    FIND, IndexName, MAX_TIME, Method, Occurrences, Operation, ReadPreferenceDocument, Special, TimeoutMode,
+    TransactionArguments, WithTransactionArguments,
 };
 pub use self::requirement::{Deployment, Requirement, Serverless};
 

@@ -145,9 +145,17 @@ pub enum Special {
     /// Starts a transaction.
     StartTransaction(Box<TransactionArguments>),
     /// Commits a transaction.
-    CommitTransaction {},
+    CommitTransaction {
+        /// How long it may take.
+        #[serde(rename = "timeoutMS")]
+        timeout_ms: Option<u64>,
+    },
     /// Aborts a transaction.
-    AbortTransaction {},
+    AbortTransaction {
+        /// How long it may take.
+        #[serde(rename = "timeoutMS")]
+        timeout_ms: Option<u64>,
+    },
     /// Runs operations in a transaction, which is repeated as a whole.
     WithTransaction(Box<WithTransactionArguments>),
     /// The time of a snapshot session's reads.
@@ -210,6 +218,9 @@ pub enum Special {
     Download {
         /// The file's `_id`.
         id: Any,
+        /// How long it may take.
+        #[serde(rename = "timeoutMS")]
+        timeout_ms: Option<u64>,
     },
     /// The content of the newest file of a name in GridFS.
     DownloadByName {
@@ -221,7 +232,11 @@ pub enum Special {
     /// Runs a command that makes a cursor, which is kept.
     CreateCommandCursor(Box<CursorCommand>),
     /// Closes a client or a cursor.
-    Close {},
+    Close {
+        /// How long it may take.
+        #[serde(rename = "timeoutMS")]
+        timeout_ms: Option<u64>,
+    },
     /// Adds a wrapping library to a client's metadata.
     AppendMetadata {
         /// The library.
@@ -307,6 +322,9 @@ pub struct WithTransactionArguments {
     /// `maxCommitTimeMS`.
     #[serde(rename = "maxCommitTimeMS")]
     pub max_commit_time_ms: Option<u64>,
+    /// How long the whole may take.
+    #[serde(rename = "timeoutMS")]
+    pub timeout_ms: Option<u64>,
 }
 
 /// The name of a collection.
@@ -348,8 +366,23 @@ pub struct CursorCommand {
     pub max_time_ms: Option<u64>,
     /// `comment` of its getMores.
     pub comment: Option<Any>,
+    /// How long it may take.
+    #[serde(rename = "timeoutMS")]
+    pub timeout_ms: Option<u64>,
+    /// What that is for.
+    pub timeout_mode: Option<TimeoutMode>,
     /// In which session.
     pub session: Option<String>,
+}
+
+/// `timeoutMode`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum TimeoutMode {
+    /// The whole life of a cursor.
+    CursorLifetime,
+    /// Each iteration.
+    Iteration,
 }
 
 /// `cursorType`.
@@ -456,14 +489,23 @@ pub enum Method {
 }
 
 /// What some operations need that a pool does not have.
-const LACKING: [(&str, &[&str]); 1] = [("a server that runs JavaScript (mapReduce)", &["mapReduce"])];
+const LACKING: [(&str, &[&str]); 2] = [
+    ("a server that runs JavaScript (mapReduce)", &["mapReduce"]),
+    // A bucket's; of other entities other names are usual.
+    ("GridFS", &["upload", "delete", "drop"]),
+];
 
 /// The arguments of a find that are fields of its command.
 #[rustfmt::skip]
-pub const FIND: [&str; 13] = [
-    "filter", "sort", "projection", "hint", "skip", "limit", "batchSize", "comment", "maxTimeMS", "max", "min", "returnKey",
-    "showRecordId",
+pub const FIND: [&str; 12] = [
+    "filter", "sort", "projection", "hint", "skip", "limit", "batchSize", "comment", "max", "min", "returnKey", "showRecordId",
 ];
+
+/// The argument of every method that is the field of its command, unless the operation has a limit (CSOT, *Deprecated options*).
+pub const MAX_TIME: &str = "maxTimeMS";
+
+/// The arguments of what makes a cursor that say how to read it.
+const CURSOR: [&str; 3] = ["cursorType", "maxAwaitTimeMS", "timeoutMode"];
 
 /// The arguments of a change stream that are fields of its stage.
 pub const CHANGE_STREAM: [&str; 6] = [
@@ -481,6 +523,11 @@ pub(super) fn lack(test: &Value) -> Option<String> {
     let names = operations.iter().filter_map(|operation| operation.get("name")?.as_str());
     let by_name = |name| LACKING.iter().find(|(_, names)| names.contains(&name)).map(|(what, _)| *what);
     let what = names.into_iter().find_map(by_name);
+    let is_of_bucket = |operation: &Value| {
+        operation.get("object").is_some_and(|object| object == "bucket")
+            && operation.get("name").is_some_and(|name| name == "find" || name == "rename")
+    };
+    let what = what.or_else(|| operations.iter().any(is_of_bucket).then_some("GridFS"));
     let what = what.or_else(|| has_key(test, "$where").then_some("a server that runs JavaScript ($where)"));
     what.map(|what| format!("needs {what}"))
 }
@@ -514,14 +561,28 @@ impl Method {
     /// Whether the argument is carried out.
     fn takes(self, argument: &str) -> bool {
         let is_of_stream = self == Self::CreateChangeStream && CHANGE_STREAM.contains(&argument);
-        is_of_stream || self.arguments().contains(&argument)
+        let is_of_cursor = self.makes_cursor() && CURSOR.contains(&argument);
+        is_of_stream || is_of_cursor || argument == MAX_TIME || self.arguments().contains(&argument)
+    }
+
+    /// Whether its cursor can be told how to be read.
+    fn makes_cursor(self) -> bool {
+        matches!(
+            self,
+            Self::Aggregate
+                | Self::CreateChangeStream
+                | Self::CreateFindCursor
+                | Self::Find
+                | Self::ListCollections
+                | Self::ListIndexes
+        )
     }
 
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Self::Aggregate => &["pipeline", "batchSize", "maxTimeMS"],
+            Self::Aggregate => &["pipeline", "batchSize"],
             Self::Count | Self::CountDocuments => &["filter"],
-            Self::CreateChangeStream => &["pipeline", "batchSize", "maxAwaitTimeMS", "collation", "comment"],
+            Self::CreateChangeStream => &["pipeline", "batchSize", "collation", "comment"],
             Self::DeleteMany | Self::DeleteOne => &["filter", "hint"],
             Self::CreateCollection => &["collection", "capped", "size", "max", "viewOn"],
             Self::DropCollection => &["collection"],
@@ -532,7 +593,6 @@ impl Method {
             Self::CreateIndex => &["keys", "name"],
             Self::Distinct => &["fieldName", "filter"],
             Self::DropIndex => &["name"],
-            Self::EstimatedDocumentCount => &["maxTimeMS"],
             Self::Rename => &["to", "dropTarget"],
             Self::ReplaceOne => &["filter", "replacement", "upsert", "sort", "hint"],
             Self::FindOneAndReplace => &["filter", "replacement", "upsert", "sort", "returnDocument", "hint"],
@@ -545,7 +605,7 @@ impl Method {
                 &["filter", "batchSize"]
             }
             Self::ListDatabases | Self::ListDatabaseObjects | Self::ListDatabaseNames => &["filter"],
-            Self::DropIndexes | Self::ListIndexNames => &[],
+            Self::DropIndexes | Self::EstimatedDocumentCount | Self::ListIndexNames => &[],
         }
     }
 }
