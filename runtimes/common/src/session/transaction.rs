@@ -80,8 +80,7 @@ impl<R: Runtime> Session<R> {
     }
 
     /// Commits the transaction within a [`Duration`] or before a [`Deadline`], as [`commit_transaction`](Self::commit_transaction).
-    /// `None` means as long as it needs. In the callback of [`with_transaction`](Self::with_transaction) with a limit it fails: the whole
-    /// has one limit (CSOT-27).
+    /// `None` means as long as it needs.
     ///
     /// # Errors
     /// Those of [`commit_transaction`](Self::commit_transaction).
