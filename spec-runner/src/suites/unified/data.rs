@@ -5,6 +5,8 @@ use core::time::Duration;
 
 use bson::{Bson, Document, RawDocumentBuf, doc, oid::ObjectId};
 use cmap_sim::CursorOptions;
+use serde::Deserialize;
+use serde::de::{IntoDeserializer, value};
 
 use super::format::{CHANGE_STREAM, Data, FIND, MAX_TIME, Method, PlaceOptions, ReadPreferenceDocument, TimeoutMode};
 
@@ -336,12 +338,8 @@ fn fill(
 /// How a cursor is to be read, if the arguments say so.
 fn cursor_options(command: &Document, arguments: &Document) -> Result<Option<CursorOptions>, String> {
     let max_await_time = arguments.get("maxAwaitTimeMS").and_then(number).map(Duration::from_millis);
-    let mode = match arguments.get_str("timeoutMode").ok() {
-        None => None,
-        Some("cursorLifetime") => Some(TimeoutMode::CursorLifetime),
-        Some("iteration") => Some(TimeoutMode::Iteration),
-        Some(other) => return Err(format!("unknown timeoutMode \"{other}\"")),
-    };
+    let mode = arguments.get_str("timeoutMode").ok().map(|mode| TimeoutMode::deserialize(mode.into_deserializer()));
+    let mode: Option<TimeoutMode> = mode.transpose().map_err(|error: value::Error| error.to_string())?;
     if max_await_time.is_none() && mode.is_none() {
         return Ok(None);
     }

@@ -7,6 +7,7 @@
 mod entity;
 mod event;
 mod expectation;
+mod method;
 mod operation;
 mod requirement;
 
@@ -22,10 +23,11 @@ pub use self::event::{EventKind, EventName, ExpectedEvent};
 pub use self::expectation::{
     CollectionData, ExpectedError, ExpectedEvents, ExpectedLogMessages, ExpectedMessage, Severity,
 };
+pub use self::method::{CHANGE_STREAM, FIND, MAX_TIME, Method};
 pub use self::operation::{
-    Action, CHANGE_STREAM, ClientBulkWrite, CollectionName, CursorCommand, CursorType, Data, DriverInfo, Expectation,
-    FIND, IndexName, MAX_TIME, Method, Occurrences, Operation, ReadPreferenceDocument, Special, TimeoutMode,
-    TransactionArguments, WithTransactionArguments,
+    Action, ClientBulkWrite, CollectionName, CursorCommand, CursorType, Data, DriverInfo, Expectation, IndexName,
+    Occurrences, Operation, ReadPreferenceDocument, Special, TimeoutMode, TransactionArguments,
+    WithTransactionArguments,
 };
 pub use self::requirement::{Deployment, Requirement, Serverless};
 

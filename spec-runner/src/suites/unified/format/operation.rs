@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::method::Method;
 use super::{Any, Document, Entity, ExpectedError, ExpectedEvent};
 use crate::suites::extended_json;
 use crate::suites::place::Place;
@@ -447,75 +448,11 @@ pub struct Data {
     pub session: Option<String>,
 }
 
-/// The methods of a driver's interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "each is the specification's method of this name")]
-pub enum Method {
-    Aggregate,
-    Count,
-    CountDocuments,
-    CreateChangeStream,
-    CreateCollection,
-    CreateFindCursor,
-    CreateIndex,
-    DeleteMany,
-    DeleteOne,
-    Distinct,
-    DropCollection,
-    DropDatabase,
-    DropIndex,
-    DropIndexes,
-    EstimatedDocumentCount,
-    Find,
-    FindOne,
-    FindOneAndDelete,
-    FindOneAndReplace,
-    FindOneAndUpdate,
-    InsertMany,
-    InsertOne,
-    ListCollectionNames,
-    ListCollectionObjects,
-    ListCollections,
-    ListDatabaseNames,
-    ListDatabaseObjects,
-    ListDatabases,
-    ListIndexNames,
-    ListIndexes,
-    Rename,
-    ReplaceOne,
-    UpdateMany,
-    UpdateOne,
-}
-
 /// What some operations need that a pool does not have.
-const LACKING: [(&str, &[&str]); 2] = [
-    ("a server that runs JavaScript (mapReduce)", &["mapReduce"]),
-    // A bucket's; of other entities other names are usual.
-    ("GridFS", &["upload", "delete", "drop"]),
-];
+const LACKING: [(&str, &[&str]); 1] = [("a server that runs JavaScript (mapReduce)", &["mapReduce"])];
 
-/// The arguments of a find that are fields of its command.
-#[rustfmt::skip]
-pub const FIND: [&str; 12] = [
-    "filter", "sort", "projection", "hint", "skip", "limit", "batchSize", "comment", "max", "min", "returnKey", "showRecordId",
-];
-
-/// The argument of every method that is the field of its command, unless the operation has a limit (CSOT, *Deprecated options*).
-pub const MAX_TIME: &str = "maxTimeMS";
-
-/// The arguments of what makes a cursor that say how to read it.
-const CURSOR: [&str; 3] = ["cursorType", "maxAwaitTimeMS", "timeoutMode"];
-
-/// The arguments of a change stream that are fields of its stage.
-pub const CHANGE_STREAM: [&str; 6] = [
-    "fullDocument",
-    "fullDocumentBeforeChange",
-    "resumeAfter",
-    "startAfter",
-    "startAtOperationTime",
-    "showExpandedEvents",
-];
+/// The operations of a bucket but for its downloads, which are two finds.
+const OF_BUCKET: [&str; 5] = ["delete", "drop", "find", "rename", "upload"];
 
 /// What a test needs that does not exist here, if anything, as the names and arguments of its operations show.
 pub(super) fn lack(test: &Value) -> Option<String> {
@@ -524,8 +461,9 @@ pub(super) fn lack(test: &Value) -> Option<String> {
     let by_name = |name| LACKING.iter().find(|(_, names)| names.contains(&name)).map(|(what, _)| *what);
     let what = names.into_iter().find_map(by_name);
     let is_of_bucket = |operation: &Value| {
-        operation.get("object").is_some_and(|object| object == "bucket")
-            && operation.get("name").is_some_and(|name| name == "find" || name == "rename")
+        let is =
+            |key, values: &[&str]| operation.get(key).and_then(Value::as_str).is_some_and(|own| values.contains(&own));
+        is("object", &["bucket"]) && is("name", &OF_BUCKET)
     };
     let what = what.or_else(|| operations.iter().any(is_of_bucket).then_some("GridFS"));
     let what = what.or_else(|| has_key(test, "$where").then_some("a server that runs JavaScript ($where)"));
@@ -554,59 +492,6 @@ impl ClientBulkWrite {
             ("writeConcern", self.write_concern.as_ref().map(|concern| concern.0.clone().into())),
         ];
         fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
-    }
-}
-
-impl Method {
-    /// Whether the argument is carried out.
-    fn takes(self, argument: &str) -> bool {
-        let is_of_stream = self == Self::CreateChangeStream && CHANGE_STREAM.contains(&argument);
-        let is_of_cursor = self.makes_cursor() && CURSOR.contains(&argument);
-        is_of_stream || is_of_cursor || argument == MAX_TIME || self.arguments().contains(&argument)
-    }
-
-    /// Whether its cursor can be told how to be read.
-    fn makes_cursor(self) -> bool {
-        matches!(
-            self,
-            Self::Aggregate
-                | Self::CreateChangeStream
-                | Self::CreateFindCursor
-                | Self::Find
-                | Self::ListCollections
-                | Self::ListIndexes
-        )
-    }
-
-    fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Aggregate => &["pipeline", "batchSize"],
-            Self::Count | Self::CountDocuments => &["filter"],
-            Self::CreateChangeStream => &["pipeline", "batchSize", "collation", "comment"],
-            Self::DeleteMany | Self::DeleteOne => &["filter", "hint"],
-            Self::CreateCollection => &["collection", "capped", "size", "max", "viewOn"],
-            Self::DropCollection => &["collection"],
-            Self::DropDatabase => &["database"],
-            Self::FindOneAndDelete => &["filter", "sort", "hint"],
-            Self::CreateFindCursor | Self::Find => &FIND,
-            Self::FindOne => &["filter", "sort"],
-            Self::CreateIndex => &["keys", "name"],
-            Self::Distinct => &["fieldName", "filter"],
-            Self::DropIndex => &["name"],
-            Self::Rename => &["to", "dropTarget"],
-            Self::ReplaceOne => &["filter", "replacement", "upsert", "sort", "hint"],
-            Self::FindOneAndReplace => &["filter", "replacement", "upsert", "sort", "returnDocument", "hint"],
-            Self::FindOneAndUpdate => &["filter", "update", "upsert", "sort", "returnDocument", "hint"],
-            Self::UpdateMany | Self::UpdateOne => &["filter", "update", "upsert", "sort", "hint"],
-            // `rawData` is for servers since 8.2.
-            Self::InsertMany => &["documents", "ordered", "comment", "rawData"],
-            Self::InsertOne => &["document", "comment", "rawData"],
-            Self::ListCollections | Self::ListCollectionObjects | Self::ListCollectionNames | Self::ListIndexes => {
-                &["filter", "batchSize"]
-            }
-            Self::ListDatabases | Self::ListDatabaseObjects | Self::ListDatabaseNames => &["filter"],
-            Self::DropIndexes | Self::EstimatedDocumentCount | Self::ListIndexNames => &[],
-        }
     }
 }
 
