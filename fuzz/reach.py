@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / ".ci"))
-import room_table  # noqa: E402
+import module_table  # noqa: E402
 
 # Of the compiler's own version of LLVM; others may not read its profiles.
 PROFDATA = os.environ.get("LLVM_PROFDATA", "llvm-profdata-22")
@@ -18,7 +18,7 @@ COV = os.environ.get("LLVM_COV", "llvm-cov-22")
 def build(fuzz, host, targets, packages):
     """The programs of these targets by name, or none where LLVM's tools are missing."""
     if not has_tools():
-        print(f"no table of rooms: {PROFDATA} and {COV} are missing (Debian: llvm-22)", file=sys.stderr)
+        print(f"no table of modules: {PROFDATA} and {COV} are missing (Debian: llvm-22)", file=sys.stderr)
         return None
     directory = fuzz / "targets" / "target" / "coverage"
     flags = "-C instrument-coverage --cfg fuzzing"
@@ -44,14 +44,14 @@ def has_tools():
 
 
 def report(fuzz, programs):
-    """Prints the table of rooms, of the corpora alone and together with what was found."""
+    """Prints the table of modules, of the corpora alone and together with what was found."""
     with tempfile.TemporaryDirectory() as directory:
         directory = Path(directory)
         profiles = {folder: run(fuzz / folder, programs, directory) for folder in ("corpus", "found")}
         corpus = export(profiles["corpus"], programs, directory / "corpus.json")
         both = export(profiles["corpus"] + profiles["found"], programs, directory / "both.json")
     columns = {"the corpora": corpus, "with what was found": both}
-    print("\n" + "\n".join(room_table.table(columns)), flush=True)
+    print("\n" + "\n".join(module_table.table(columns)), flush=True)
 
 
 def run(inputs, programs, directory):
@@ -83,4 +83,4 @@ def export(profiles, programs, report):
     command += [part for program in others for part in ("-object", program)]
     with report.open("wb") as output:
         subprocess.run(command, stdout=output, check=True)
-    return room_table.read(report)
+    return module_table.read(report)
