@@ -32,6 +32,7 @@ pages! {
     Rules "rules.md"
     Security "security.md"
     Simulation "simulation.md"
+    Spans "spans.md"
     Storms "storms.md"
     Testing "testing.md"
     Traces "traces.md"

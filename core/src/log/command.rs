@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::string::ToString;
 
-use super::server::cut;
 use super::{Fields, LogRecord, LogValue, MaxDocumentLength, address_text, extended_json};
 use crate::address::ServerAddress;
 use crate::server::{CommandEvent, SentCommand};
@@ -22,7 +21,7 @@ impl LogRecord {
         let unstructured = match event {
             CommandEvent::CommandStarted { document, .. } => {
                 record.message("Command started");
-                let document = cut(extended_json(document), most);
+                let document = most.cut(extended_json(document));
                 let unstructured =
                     format!("Command \"{name}\" started on database {:?} {on}. Command: {document}", sent.database);
                 record.text("command", document);
@@ -31,7 +30,7 @@ impl LogRecord {
             CommandEvent::CommandSucceeded { duration, reply, .. } => {
                 record.message("Command succeeded");
                 let millis = record.duration(*duration);
-                let reply = cut(extended_json(reply), most);
+                let reply = most.cut(extended_json(reply));
                 let unstructured = format!(
                     "Command \"{name}\" succeeded on database {:?} in {millis} ms {on}. Command reply: {reply}",
                     sent.database

@@ -20,6 +20,19 @@ impl Default for MaxDocumentLength {
     }
 }
 
+impl MaxDocumentLength {
+    /// `text`, cut to this length (LOG-5). It may not be valid JSON any more.
+    pub fn cut(self, mut text: String) -> String {
+        let Self(most) = self;
+        if text.len() > most {
+            let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
+            text.truncate(end);
+            text.push_str("...");
+        }
+        text
+    }
+}
+
 impl LogRecord {
     /// The record of `event`, which happened to the server at `address`; of a reply it shows at most `most`. A new
     /// description of a server has no record of its own: the change of its topology reports it.
@@ -48,7 +61,7 @@ impl LogRecord {
                 let (mut record, on) =
                     heartbeat("Server heartbeat succeeded", topology, address, *connection, *awaited);
                 let took = took(&mut record, *duration);
-                let reply = cut(reply_text(reply), most);
+                let reply = most.cut(reply_text(reply));
                 let unstructured = alloc::format!("Heartbeat succeeded {took} for {on}. Reply: {reply}");
                 record.text("reply", reply);
                 (record, unstructured)
@@ -105,16 +118,6 @@ fn took(record: &mut Fields, duration: Duration) -> String {
     alloc::format!("in {millis} ms")
 }
 
-/// LOG-5. The cut text may not be valid JSON any more.
-pub(super) fn cut(mut text: String, MaxDocumentLength(most): MaxDocumentLength) -> String {
-    if text.len() > most {
-        let end = (0..=most).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default();
-        text.truncate(end);
-        text.push_str("...");
-    }
-    text
-}
-
 #[cfg(feature = "wire")]
 fn reply_text(reply: &[u8]) -> String {
     bson::RawDocument::from_bytes(reply).map(super::extended_json).unwrap_or_default()
@@ -141,7 +144,7 @@ mod tests {
             ("aä€", 2, "a..."),
             ("ä", 0, "..."),
         ] {
-            assert_eq!(cut(text.into(), MaxDocumentLength(most)), expected, "{text} at {most}");
+            assert_eq!(MaxDocumentLength(most).cut(text.into()), expected, "{text} at {most}");
         }
     }
 }

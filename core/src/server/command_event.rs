@@ -92,7 +92,7 @@ impl SentCommand {
         server_connection_id: Option<i64>,
         service_id: Option<ServiceId>,
     ) -> Self {
-        let name = command.body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str());
+        let name = name(command.body);
         Self {
             name: name.to_owned(),
             database: command.database.to_owned(),
@@ -101,7 +101,7 @@ impl SentCommand {
             connection_id,
             server_connection_id,
             service_id,
-            is_sensitive: is_sensitive(name, command.body),
+            is_sensitive: is_sensitive(command.body),
         }
     }
 
@@ -171,10 +171,16 @@ impl CommandEvent {
     }
 }
 
-fn is_sensitive(name: &str, body: &RawDocument) -> bool {
+/// Whether a command's document, its reply or its error may hold a secret (LOG-15).
+pub fn is_sensitive(body: &RawDocument) -> bool {
+    let name = name(body);
     let is_one_of = |names: &[&str]| names.iter().any(|own| own.eq_ignore_ascii_case(name));
     let speculates = || body.get("speculativeAuthenticate").is_ok_and(|field| field.is_some());
     is_one_of(&SENSITIVE) || is_one_of(&HELLOS) && speculates()
+}
+
+fn name(body: &RawDocument) -> &str {
+    body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str())
 }
 
 #[cfg(test)]

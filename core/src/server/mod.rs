@@ -33,7 +33,7 @@ pub use self::command_defaults::{
     CommandDefaults, is_acknowledged, sent_read_preference, wants_no_reply, write_concern, write_concern_document,
 };
 #[cfg(feature = "wire")]
-pub use self::command_event::{CommandEvent, SentCommand};
+pub use self::command_event::{CommandEvent, SentCommand, is_sensitive};
 pub(crate) use self::disbelief::Disbelief;
 pub use self::event::ServerEvent;
 pub use self::operation_error::{OperationError, StateChange};

@@ -36,6 +36,9 @@ pub use crate::reverse;
 pub use crate::runtime::Listen;
 pub use crate::runtime::Runtime;
 pub use crate::session::{Consistency, Labelled, SessionOptions};
+#[cfg(feature = "tracing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
+pub use crate::spans::SpanOptions;
 pub use crate::time::{Deadline, Limit, TimeLimit};
 #[cfg(feature = "__rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]

@@ -14,7 +14,7 @@
 //! | `reverse` | connections that the database's side opens: a listener for agents, and the dialer that takes their sockets |
 //! | `names` | who is asked for names; the servers of a `mongodb+srv` connection string; a socket to one of a [host]'s addresses |
 //! | `socket` | one connection's stream and buffers, and what aborts its work |
-//! | [`events`] | events to handlers, streams and log records |
+//! | [`events`], `spans` | events to handlers, streams and log records; spans of calls, commands and transactions |
 //! | `error`, `document` | the errors; commands from values, and replies that become values |
 //! | `time` | the clock, and the limits of calls and commands |
 //! | `watch` | who holds connections, and who waits |
@@ -62,6 +62,7 @@ pub mod runtime;
 mod schedules;
 mod session;
 mod socket;
+mod spans;
 mod time;
 #[cfg(feature = "__rustls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]

@@ -14,7 +14,21 @@ use crate::runtime::Runtime;
 /// The sequence that a bulkWrite has besides its items.
 const NAMESPACES: &str = "nsInfo";
 
+/// Runs all of them, in one span (OTEL-2).
 pub(super) async fn run<R: Runtime, S>(
+    operation: Operation<'_, R, S>,
+    sources: Vec<Source<'_>>,
+    makes_ids: bool,
+) -> Result<WriteResult, OperationError> {
+    match operation.open_span(operation.session()) {
+        None => run_batches(operation, sources, makes_ids).await,
+        Some(span) => {
+            Box::pin(span.around(run_batches(operation, sources, makes_ids), |ended| ended.as_ref().err())).await
+        }
+    }
+}
+
+async fn run_batches<R: Runtime, S>(
     mut operation: Operation<'_, R, S>,
     mut sources: Vec<Source<'_>>,
     makes_ids: bool,

@@ -35,6 +35,8 @@ use crate::names::seed_list::{self, HostFilter};
 #[cfg(feature = "trace")]
 use crate::recording::{Recorder, Trigger};
 use crate::runtime::Runtime;
+#[cfg(feature = "tracing")]
+use crate::spans::SpanOptions;
 use crate::time::{CONNECT_TIMEOUT, Clock, TimeLimit, without_zero};
 use crate::watch::Labels;
 
@@ -55,6 +57,8 @@ pub struct Builder<R: Runtime, T> {
     max_connections: u32,
     sizes_by_role: SizesByRole,
     command_events: bool,
+    #[cfg(feature = "tracing")]
+    spans: SpanOptions,
     watches_holders: bool,
     leak_detection_threshold: Option<Duration>,
     server_filter: Option<ServerFilter>,
@@ -92,6 +96,8 @@ impl<R: Runtime, T> Builder<R, T> {
             max_connections: 0,
             sizes_by_role: SizesByRole::default(),
             command_events: false,
+            #[cfg(feature = "tracing")]
+            spans: SpanOptions::default(),
             watches_holders: false,
             leak_detection_threshold: None,
             server_filter: None,
@@ -258,10 +264,27 @@ impl<R: Runtime, T> Builder<R, T> {
 
     /// Whether there are events of each command, too ([`Event::Command`](crate::Event::Command)): started, and then succeeded or
     /// failed, with its documents. Handlers, subscriptions and the log get them. Commands that may hold a secret are shown without
-    /// their documents (LOG-15). With the feature `tracing` each has a span, too, a child of its caller's. Default false, and free
-    /// then: an event copies what it shows.
+    /// their documents (LOG-15). Default false, and free then: an event copies what it shows.
     pub fn observe_commands(mut self, observe: bool) -> Self {
         self.command_events = observe;
+        self
+    }
+
+    /// Whether operations, commands and transactions have spans of the crate `tracing` by OpenTelemetry's names, each a child of its
+    /// caller's (OTEL-1). Default as the environment says, and none without it; they are free then.
+    ///
+    /// ```
+    /// use cmap_runtime::exports::SpanOptions;
+    /// use cmap_runtime::{Client, ClientError, ClientOptions, Runtime};
+    ///
+    /// async fn connect<R: Runtime>(options: ClientOptions) -> Result<Client<R>, ClientError> {
+    ///     Client::builder(options).spans(SpanOptions::on()).build().await
+    /// }
+    /// ```
+    #[cfg(feature = "tracing")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
+    pub fn spans(mut self, options: SpanOptions) -> Self {
+        self.spans = options;
         self
     }
 
@@ -322,6 +345,8 @@ impl<R: Runtime, T> Builder<R, T> {
             max_connections,
             sizes_by_role,
             command_events,
+            #[cfg(feature = "tracing")]
+            spans,
             watches_holders,
             leak_detection_threshold,
             server_filter,
@@ -403,6 +428,10 @@ impl<R: Runtime, T> Builder<R, T> {
             command_limit: TimeLimit::of_client(&options),
             command_defaults: CommandDefaults::of_client(&options),
             command_events,
+            #[cfg(feature = "tracing")]
+            spans: spans.spans(|name| std::env::var(name).ok()),
+            #[cfg(not(feature = "tracing"))]
+            spans: None,
             number: pool_number,
             labels: (watches_holders || leak_detection_threshold.is_some())
                 .then(|| Arc::new(Labels::new("(other labels)"))),

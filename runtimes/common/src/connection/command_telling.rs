@@ -1,10 +1,10 @@
-//! The events of one command: its start, and its end however it ends; and its span, where the feature `tracing` is on.
+//! The events of one command: its start, and its end however it ends; and its span.
 
-use std::future::Future;
 use std::sync::Arc;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{RawDocument, rawdoc};
 use cmap_core::address::ServerAddress;
+use cmap_core::connection::Command;
 use cmap_core::pool::Cause;
 use cmap_core::server::{CommandEvent, SentCommand};
 use cmap_core::time::Instant;
@@ -13,16 +13,17 @@ use crate::document::Reply;
 use crate::driver::Driver;
 use crate::error::CommandErrorKind;
 use crate::runtime::Runtime;
+use crate::spans::CommandSpan;
 
-/// A command whose start had an event. If its future is dropped half-way, it has failed.
+/// A command that has events or a span. If its future is dropped half-way, it has failed.
 pub(crate) struct CommandTelling<R: Runtime> {
     driver: Arc<Driver<R>>,
     address: Arc<ServerAddress>,
     sent: Arc<SentCommand>,
     started_at: Instant,
     is_over: bool,
-    #[cfg(feature = "tracing")]
-    span: tracing::Span,
+    has_events: bool,
+    span: Option<CommandSpan>,
 }
 
 impl<R: Runtime> CommandTelling<R> {
@@ -30,26 +31,31 @@ impl<R: Runtime> CommandTelling<R> {
         driver: &Arc<Driver<R>>,
         address: &Arc<ServerAddress>,
         sent: SentCommand,
-        document: RawDocumentBuf,
+        command: &Command<'_>,
+        declaration: Option<&RawDocument>,
     ) -> Self {
         let (driver, address, sent) = (Arc::clone(driver), Arc::clone(address), Arc::new(sent));
         let started_at = driver.clock().now();
-        #[cfg(feature = "tracing")]
-        let span = crate::events::spans::of_command(&address, &sent);
-        driver.tell_command(&address, CommandEvent::CommandStarted { sent: Arc::clone(&sent), document });
-        Self {
-            driver,
-            address,
-            sent,
-            started_at,
-            is_over: false,
-            #[cfg(feature = "tracing")]
-            span,
+        let span = driver.spans().and_then(|spans| spans.command(&address, &sent, command, declaration));
+        let has_events = driver.has_command_events();
+        if has_events {
+            let document = sent.document(command, declaration);
+            driver.tell_command(&address, CommandEvent::CommandStarted { sent: Arc::clone(&sent), document });
         }
+        Self { driver, address, sent, started_at, is_over: false, has_events, span }
     }
 
     /// The command has ended, with this reply if it got one.
     pub(crate) fn end(mut self, ended: &Result<(), CommandErrorKind>, reply: Option<Reply<'_>>) {
+        self.is_over = true;
+        match (&self.span, ended, &reply) {
+            (Some(span), Err(error), _) => span.record_failure(error),
+            (Some(span), Ok(()), Some(reply)) => span.record_reply(reply),
+            (Some(_), Ok(()), None) | (None, _, _) => {}
+        }
+        if !self.has_events {
+            return;
+        }
         match ended {
             Ok(()) => {
                 let reply = match reply {
@@ -62,20 +68,17 @@ impl<R: Runtime> CommandTelling<R> {
             }
             Err(error) => {
                 let refusal = if let CommandErrorKind::Server(refusal) = error { Some(&**refusal) } else { None };
-                self.fail(self.sent.failure(Cause::of(error), refusal));
+                self.tell_failure(self.sent.failure(Cause::of(error), refusal));
             }
         }
     }
 
-    fn fail(&mut self, failure: Cause) {
-        #[cfg(feature = "tracing")]
-        self.span.record("failure", tracing::field::display(&failure));
+    fn tell_failure(&self, failure: Cause) {
         let (sent, duration) = (Arc::clone(&self.sent), self.duration());
         self.tell(CommandEvent::CommandFailed { sent, duration, failure });
     }
 
-    fn tell(&mut self, event: CommandEvent) {
-        self.is_over = true;
+    fn tell(&self, event: CommandEvent) {
         self.driver.tell_command(&self.address, event);
     }
 
@@ -84,26 +87,16 @@ impl<R: Runtime> CommandTelling<R> {
     }
 }
 
-/// What carries a command out, in the span of the command if it has events.
-#[cfg(feature = "tracing")]
-pub(crate) fn in_span<R: Runtime, F: Future>(
-    telling: Option<&CommandTelling<R>>,
-    future: F,
-) -> impl Future<Output = F::Output> + use<R, F> {
-    let span = telling.map_or_else(tracing::Span::none, |telling| telling.span.clone());
-    tracing::Instrument::instrument(future, span)
-}
-
-/// What carries a command out.
-#[cfg(not(feature = "tracing"))]
-pub(crate) fn in_span<R: Runtime, F: Future>(_: Option<&CommandTelling<R>>, future: F) -> F {
-    future
-}
-
 impl<R: Runtime> Drop for CommandTelling<R> {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.fail(Cause::new("its caller gave it up"));
+        if self.is_over {
+            return;
+        }
+        if let Some(span) = &self.span {
+            span.record_given_up();
+        }
+        if self.has_events {
+            self.tell_failure(Cause::new("its caller gave it up"));
         }
     }
 }

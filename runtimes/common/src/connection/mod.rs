@@ -5,7 +5,7 @@
 //! | `mod` | the connection, its commands and its check-in |
 //! | `check_out` | the future of a check-out |
 //! | `pinned` | a connection that a cursor or a transaction keeps |
-//! | `command_telling` | the events of a command |
+//! | `command_telling` | the events of a command, and its span |
 //! | `reauthentication` | another login, which the server asks for |
 //! | `unread_cursor` | the cursor of a command that was given up while it ran |
 
@@ -345,7 +345,7 @@ impl<R: Runtime> Connection<R> {
         self.stage = Stage::UnderWay;
         let is_followed = self.driver.follows_commands();
         let telling = is_followed.then(|| self.begin_following(command, operation)).flatten();
-        let ended = command_telling::in_span(telling.as_deref(), self.carry_out(command, limit)).await;
+        let ended = self.carry_out(command, limit).await;
         if is_followed {
             self.end_following(telling, command, &ended);
         }
@@ -359,7 +359,8 @@ impl<R: Runtime> Connection<R> {
             let name = command.body.iter_elements().next().and_then(Result::ok);
             self.driver.note_command(self.handle, name.as_ref().map_or("", |name| name.key().as_str()));
         }
-        self.driver.has_command_events().then(|| self.begin_telling(command, operation)).flatten()
+        let is_told = self.driver.has_command_events() || self.driver.spans().is_some();
+        is_told.then(|| self.begin_telling(command, operation)).flatten()
     }
 
     #[cold]
@@ -404,8 +405,8 @@ impl<R: Runtime> Connection<R> {
         let said = protocol.description();
         let sent = SentCommand::new(command, operation, id, said.connection_id, said.service_id);
         let sent = sent.with_request_id(protocol.last_request_id());
-        let document = sent.document(command, protocol.api_declaration());
-        Some(Box::new(CommandTelling::begin(&self.driver, &socket.address, sent, document)))
+        let declaration = protocol.api_declaration();
+        Some(Box::new(CommandTelling::begin(&self.driver, &socket.address, sent, command, declaration)))
     }
 
     /// Has the cursor ended that the next command makes, if that is given up while it runs.

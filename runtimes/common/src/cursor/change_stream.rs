@@ -130,7 +130,7 @@ impl<R: Runtime> Source<R> {
             operation = operation.once();
         }
         let means = Means { session, connection: None, budget: Some(budget), makes_cursor: true };
-        let ended = operation.tagged(self.opening.tag).carry_out(means).await;
+        let ended = operation.tagged(self.opening.tag).perform(means).await;
         match ended.result {
             Err(error) => (Err(error), Left::Interrupted(ended.borrowed)),
             Ok(answer) => match self.opening.open(answer, ended.borrowed) {

@@ -192,7 +192,7 @@ async fn open<R: Runtime, S>(
 ) -> Result<(Reader<R>, Option<SessionId>), OperationError> {
     let (opening, session) = Opening::begin(&mut operation, options)?;
     let means = Means { session, connection: None, budget: Some(opening.time.first), makes_cursor: true };
-    let ended = operation.carry_out(means).await;
+    let ended = operation.perform(means).await;
     let (batch, left) = opening.open(ended.result?, ended.borrowed)?;
     Ok((Reader::new(batch, left), opening.of_user))
 }

@@ -111,7 +111,7 @@ impl<R: Runtime> ServerCursor<R> {
         let command = self.get_more_command(wait.told(left));
         let database = self.database.clone();
         let operation = Operation::new(&context, (database.as_str(), command)).on(self.selector()).tagged(self.tag);
-        let ended = operation.carry_out(self.means(session, budget)).await;
+        let ended = operation.perform(self.means(session, budget)).await;
         self.borrowed = ended.borrowed;
         match ended.result {
             Ok(Answer { reply, connection, .. }) => self.go_on(reply.into_document(), connection),

@@ -34,7 +34,7 @@ impl<R: Runtime> Driver<R> {
             return None;
         }
         let (label, place) = self.lock().who(tag);
-        let span = crate::events::spans::of_check_out(label.as_deref(), place);
+        let span = crate::spans::of_check_out(label.as_deref(), place);
         (!span.is_disabled()).then_some(span)
     }
 

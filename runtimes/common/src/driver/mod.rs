@@ -85,6 +85,7 @@ use crate::runtime::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::socket::Socket;
 use crate::socket::abort::AbortReason;
 use crate::socket::buffer_pool::SharedBufferPool;
+use crate::spans::Spans;
 use crate::time::{Clock, Limit, TimeLimit};
 
 pub(crate) struct Driver<R: Runtime> {
@@ -137,7 +138,7 @@ impl<R: Runtime> Driver<R> {
             address: first_seed,
             clock: clock.clone(),
             check_out_limit: settings.check_out_limit,
-            follows_commands: settings.command_events || settings.labels.is_some(),
+            follows_commands: settings.command_events || settings.spans.is_some() || settings.labels.is_some(),
             settings,
             listeners,
             alarm: Arc::default(),
@@ -367,6 +368,11 @@ impl<R: Runtime> Driver<R> {
     /// Whether there are events of commands.
     pub(crate) fn has_command_events(&self) -> bool {
         self.settings.command_events
+    }
+
+    /// Its spans, if it has some.
+    pub(crate) fn spans(&self) -> Option<&Spans> {
+        self.settings.spans.as_ref()
     }
 
     /// Whether it is noted, or told, which commands run.

@@ -48,6 +48,7 @@ use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::read_budget::BudgetedStream;
 use crate::socket::transport::Transport;
 use crate::socket::{self, Socket};
+use crate::spans::Spans;
 use crate::time::{Clock, TimeLimit};
 #[cfg(feature = "__rustls")]
 use crate::tls::{self, TlsError};
@@ -82,6 +83,8 @@ pub(crate) struct Settings<R: Runtime> {
     pub(crate) command_defaults: Option<CommandDefaults>,
     /// Whether there are events of commands.
     pub(crate) command_events: bool,
+    /// The spans of operations, commands and transactions; `None` if there are none.
+    pub(crate) spans: Option<Spans>,
     /// A number that tells the client from others.
     pub(crate) number: u32,
     /// The labels of check-outs, where it is noted who holds connections.

@@ -9,8 +9,6 @@ mod listeners;
 #[cfg(feature = "tracing")]
 pub(crate) mod logging;
 mod queue;
-#[cfg(feature = "tracing")]
-pub(crate) mod spans;
 mod subscription;
 
 pub(crate) use self::delivery::{EventDelivery, EventSource};

@@ -42,6 +42,7 @@ use crate::driver::Driver;
 use crate::error::{OperationError, OperationErrorKind};
 use crate::runtime::Runtime;
 use crate::session::{Borrowed, Session};
+use crate::spans::OperationSpan;
 use crate::time::{Budget, Limit, SetBy};
 use crate::watch::{Label, Tag};
 
@@ -248,7 +249,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     pub async fn run(mut self) -> Result<Reply<'static>, OperationError> {
         self.check_limit()?;
         let means = Means::of(self.take_session());
-        self.carry_out(means).await.result.map(|answer| answer.reply)
+        self.perform(means).await.result.map(|answer| answer.reply)
     }
 
     /// Runs the operation; returns the reply and the connection on which it came: for further commands that have to go to the same
@@ -269,7 +270,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     pub async fn run_held(mut self) -> Result<(Reply<'static>, Option<Connection<R>>), OperationError> {
         self.check_limit()?;
         let means = Means::of(self.take_session());
-        self.carry_out(means).await.result.map(|Answer { reply, connection, .. }| (reply, connection))
+        self.perform(means).await.result.map(|Answer { reply, connection, .. }| (reply, connection))
     }
 
     /// # Errors
@@ -281,6 +282,10 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             return Err(OperationError::transaction(TransactionError::OwnLimit));
         }
         Ok(())
+    }
+
+    pub(crate) fn session(&self) -> Option<&Session<R>> {
+        self.session.as_deref()
     }
 
     pub(crate) fn take_session(&mut self) -> SessionOf<'a, R> {
@@ -339,6 +344,24 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         let Command { database, body, .. } = request.command();
         let (database, command) = (database.to_owned(), body.to_owned());
         Ok(Parts { database, command, selector: self.selector, is_once: self.is_once })
+    }
+
+    /// Carries it out with these means, in a span of its own where the client has spans (OTEL-2).
+    pub(crate) async fn perform(self, means: Means<'_, R>) -> Ended<R> {
+        let session = if let SessionOf::Explicit(session) = &means.session { Some(&**session) } else { None };
+        match self.open_span(session) {
+            None => self.carry_out(means).await,
+            // Boxed, so that the futures of other operations stay small.
+            Some(span) => Box::pin(span.around(self.carry_out(means), |ended| ended.result.as_ref().err())).await,
+        }
+    }
+
+    /// Its span, within that of its session's transaction.
+    pub(crate) fn open_span(&self, session: Option<&Session<R>>) -> Option<OperationSpan> {
+        let command = self.request.as_ref().ok()?.command();
+        let session = session.filter(|session| session.transaction.is_open() || self.ending.is_some());
+        let transaction = session.and_then(|session| session.span.as_ref());
+        self.context.driver.spans().map(|spans| spans.operation(command.body, command.database, transaction))
     }
 
     /// Carries it out with these means.

@@ -23,6 +23,7 @@ use crate::client::Client;
 use crate::connection::PinnedConnection;
 use crate::error::OperationError;
 use crate::runtime::Runtime;
+use crate::spans::Spans;
 use crate::time::{Deadline, Limit};
 
 impl<R: Runtime> Session<R> {
@@ -64,6 +65,7 @@ impl<R: Runtime> Session<R> {
         self.transaction.start(options).map_err(OperationError::transaction)?;
         self.deadline = None;
         self.is_commit_unsent = false;
+        self.span = self.client.driver().spans().map(Spans::transaction);
         self.release_unpinned();
         self.borrowed.next_transaction_number();
         Ok(())
@@ -90,9 +92,12 @@ impl<R: Runtime> Session<R> {
 
     async fn commit(&mut self, limit: Option<Limit>) -> Result<(), OperationError> {
         match self.transaction.commit().map_err(OperationError::transaction)? {
-            Ending::Nothing => Ok(()),
-            Ending::Send => self.end(TransactionCommand::Commit, limit).await,
+            Ending::Nothing => {}
+            // A commit that is tried again belongs to the same span.
+            Ending::Send => self.end(TransactionCommand::Commit, limit).await?,
         }
+        self.span = None;
+        Ok(())
     }
 
     /// Aborts the transaction: none of its writes takes effect. What the server says about it does not matter, since it forgets an
@@ -123,6 +128,7 @@ impl<R: Runtime> Session<R> {
             Ending::Nothing => {}
             Ending::Send => drop(self.end(TransactionCommand::Abort, limit).await),
         }
+        self.span = None;
         self.release_unpinned();
         Ok(())
     }

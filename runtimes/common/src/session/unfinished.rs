@@ -59,6 +59,7 @@ impl<R: Runtime> Session<R> {
         let mut ending = Self::new(self.client.clone(), self.borrowed.copy(), SessionOptions::default());
         ending.causality = self.causality.clone();
         ending.transaction = self.transaction.clone();
+        ending.span = self.span.take();
         *ending.pinned() = self.pinned().take();
         // It comes after an end that a task is at already.
         ending.back = self.back.take();

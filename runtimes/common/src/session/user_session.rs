@@ -17,6 +17,7 @@ use crate::error::OperationError;
 use crate::operation::{InSession, Operation};
 use crate::runtime::Runtime;
 use crate::runtime::slot::Slot;
+use crate::spans::TransactionSpan;
 use crate::time::Deadline;
 
 /// A session of a user's own: its operations belong together, and by default each read sees what the session has seen and
@@ -59,6 +60,8 @@ pub struct Session<R: Runtime> {
     pub(super) timeout: Option<Duration>,
     /// Whether its last commit could not be sent, so that the server has an open transaction.
     pub(super) is_commit_unsent: bool,
+    /// The span of its transaction, where the client has spans (OTEL-9).
+    pub(crate) span: Option<TransactionSpan>,
     /// What a task leaves that ends its transaction.
     pub(super) back: Option<Slot<Back<R>>>,
 }
@@ -80,6 +83,7 @@ impl<R: Runtime> Session<R> {
             deadline: None,
             timeout,
             is_commit_unsent: false,
+            span: None,
             back: None,
             client,
         }
@@ -142,6 +146,7 @@ impl<R: Runtime> Session<R> {
     /// An operation outside of a transaction begins: what is left of the last one ends (PIN-5).
     pub(crate) fn leave_transaction(&mut self) {
         self.transaction.leave();
+        self.span = None;
         self.release_unpinned();
     }
 
