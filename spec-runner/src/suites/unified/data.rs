@@ -268,12 +268,12 @@ fn fill(
         Method::EstimatedDocumentCount => Outcome::Field("n"),
         Method::FindOneAndDelete => {
             command.extend(doc! { "query": argument("filter")?, "remove": true });
-            copy(command, &["sort", "hint"]);
+            copy(command, &["sort", "hint", "comment"]);
             Outcome::Field("value")
         }
         Method::FindOneAndReplace => {
             command.extend(doc! { "query": argument("filter")?, "update": argument("replacement")? });
-            copy(command, &["sort", "upsert", "hint"]);
+            copy(command, &["sort", "upsert", "hint", "comment"]);
             command.extend(
                 arguments.get_str("returnDocument").ok().map(|which| ("new".into(), (which == "After").into())),
             );
@@ -281,7 +281,7 @@ fn fill(
         }
         Method::FindOneAndUpdate => {
             command.extend(doc! { "query": argument("filter")?, "update": argument("update")? });
-            copy(command, &["sort", "upsert", "hint"]);
+            copy(command, &["sort", "upsert", "hint", "comment"]);
             command.extend(
                 arguments.get_str("returnDocument").ok().map(|which| ("new".into(), (which == "After").into())),
             );

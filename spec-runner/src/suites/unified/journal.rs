@@ -10,6 +10,7 @@ use cmap_core::log::{self, LogRecord, LogValue, MaxDocumentLength, TopologyId};
 use cmap_core::pool::Event;
 use cmap_core::server::{CommandEvent, HeartbeatEvent, ServerEvent};
 use cmap_core::topology::{SelectionEvent, SelectionEventKind, TopologyEvent};
+use cmap_runtime::exports::SpanOptions;
 
 use super::format::{ClientEntity, EventName, ExpectedEvent, Severity};
 use super::matching::Saved;
@@ -76,6 +77,16 @@ impl Journal {
     /// An empty journal for what `wanted` observes.
     pub fn new(wanted: &ClientEntity) -> Self {
         Self { wanted: Arc::new(wanted.clone()), notes: Arc::default() }
+    }
+
+    /// Whether the client has spans, and what they show.
+    pub fn spans(&self) -> SpanOptions {
+        let mut options = SpanOptions::default();
+        let wanted = self.wanted.observe_tracing_messages.as_ref();
+        options.enabled = Some(wanted.is_some());
+        let shows_commands = wanted.is_some_and(|wanted| wanted.enable_command_payload);
+        options.query_text_max_length = Some(if shows_commands { usize::MAX } else { 0 });
+        options
     }
 
     /// What was noted so far.

@@ -23,6 +23,7 @@ pub mod format;
 pub mod journal;
 pub mod matching;
 pub mod operations;
+pub mod spans;
 pub mod transaction;
 pub mod verdict;
 pub mod writes;
@@ -89,9 +90,13 @@ fn prepare<'f>(
     if let Some(reason) = &content.skip_reason {
         return Err(format!("its file says: {reason}"));
     }
+    let setup = file.setup()?;
+    if setup.clients().filter(|client| client.observe_tracing_messages.is_some()).count() > 1 {
+        return Err("has the spans of two clients, which nothing tells apart here".into());
+    }
     let mut deployments = Deployment::all_for(&file.run_on, &content.run_on)?;
     deployments.retain(|deployment| !contradictions::is_of(&test.description, deployment.topology));
-    Ok((file.setup()?, content, deployments))
+    Ok((setup, content, deployments))
 }
 
 fn run_test(setup: &Setup, test: &Test, deployments: &[Deployment], seeds: RangeInclusive<u64>) -> Outcome {
@@ -103,7 +108,11 @@ fn run_test(setup: &Setup, test: &Test, deployments: &[Deployment], seeds: Range
     for (deployment, seed) in places {
         let engine = SimEngine::new(deployment, seed);
         let running = Rc::new(Running::new(engine.clone(), deployment.topology));
-        let ended = engine.run(carry_out(Rc::clone(&running), setup.clone(), test.clone()));
+        let carry_out = || engine.run(carry_out(Rc::clone(&running), setup.clone(), test.clone()));
+        let ended = match test.expect_tracing_messages.is_empty() {
+            true => carry_out(),
+            false => tracing::subscriber::with_default(running.spans.clone(), carry_out),
+        };
         match ended.unwrap_or_else(|stuck| Err(vec![Stop::Failed(stuck)])) {
             Ok(()) => {}
             Err(stops) => {

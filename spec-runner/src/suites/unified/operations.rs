@@ -24,6 +24,7 @@ use super::format::{
     Action, CursorCommand, CursorType, Data, Document as Written, Entity, Expectation, MAX_TIME, Method, Occurrences,
     Operation, Special,
 };
+use super::spans::Collector;
 use super::transaction::preference;
 use super::writes::{Model, Problem, counts};
 use super::{Stop, bulk_write, client_bulk_write};
@@ -45,6 +46,8 @@ pub struct Running<E: Engine> {
     pub entities: Entities<E>,
     /// What the operations that failed said.
     pub failures: RefCell<Vec<String>>,
+    /// The spans of its clients.
+    pub spans: Collector,
     ids: Cell<u32>,
 }
 
@@ -54,7 +57,8 @@ pub(super) type Ended = Result<Option<Bson>, Failure>;
 impl<E: Engine> Running<E> {
     /// A test that has not begun.
     pub fn new(engine: E, topology: Topology) -> Self {
-        Self { engine, topology, entities: Entities::default(), failures: RefCell::default(), ids: Cell::new(0) }
+        let (entities, failures, spans) = Default::default();
+        Self { engine, topology, entities, failures, spans, ids: Cell::new(0) }
     }
 
     /// Makes an entity. A client that is to have connections first gets them.

@@ -24,6 +24,10 @@ pub fn judge<E: Engine>(running: &Running<E>, test: &Test) -> Vec<String> {
             Err(stop) => Some(stop.to_string()),
         });
     }
+    for expected in &test.expect_tracing_messages {
+        let mismatch = running.spans.compare(expected, &saved);
+        reasons.extend(mismatch.map(|mismatch| format!("spans of {}: {mismatch}", expected.client)));
+    }
     for expected in &test.outcome {
         reasons.extend(outcome(&running.engine, expected));
     }

@@ -56,6 +56,7 @@ enum InTransaction {
 impl SimClient {
     /// A client that begins at once, and notes its events in `journal`.
     pub(super) async fn new(runtime: SimRuntime, options: ClientOptions, journal: Journal) -> Result<Self, Failure> {
+        let spans = journal.spans();
         let handler = move |address: &ServerAddress, event: &Event| match event {
             Event::Pool(event) => journal.pool_event(address, event),
             Event::Server(event) => journal.server_event(address, event),
@@ -67,7 +68,7 @@ impl SimClient {
         let credential = options.credential.as_ref();
         let has_tokens = credential.is_some_and(|own| own.mechanism == Some(Mechanism::MongoDbOidc));
         let client = cmap_sim::Client::builder(options).runtime(runtime.clone()).on_event(handler);
-        let client = client.observe_commands(true).observe_selections(true);
+        let client = client.observe_commands(true).observe_selections(true).spans(spans);
         let fetch = |_| core::future::ready(Ok::<_, core::convert::Infallible>(TokenReply::new(TOKEN)));
         let client = if has_tokens { client.oidc_callback(fetch) } else { client };
         // The tests count the errors of single check-outs.

@@ -51,9 +51,20 @@ pub struct ClientEntity {
     /// `observeLogMessages`: the components whose messages to note, and down to which severity.
     #[serde(default)]
     pub observe_log_messages: BTreeMap<String, Severity>,
+    /// `observeTracingMessages`: what of its spans to note; without, it has none.
+    pub observe_tracing_messages: Option<TracingEntity>,
     /// `awaitMinPoolSizeMS`: how long to wait for minPoolSize connections, and then to forget the events so far.
     #[serde(rename = "awaitMinPoolSizeMS")]
     pub await_min_pool_size_ms: Option<u64>,
+}
+
+/// `observeTracingMessages`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct TracingEntity {
+    /// `enableCommandPayload`: whether the spans of commands show these.
+    #[serde(default)]
+    pub enable_command_payload: bool,
 }
 
 /// `serverApi`.

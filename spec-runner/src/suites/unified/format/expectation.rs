@@ -85,6 +85,32 @@ pub struct ExpectedMessage {
     pub data: Pattern,
 }
 
+/// One of `expectTracingMessages`: the spans of one client.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct ExpectedSpans {
+    /// `client`.
+    pub client: String,
+    /// `ignoreExtraSpans`: whether there may be more, anywhere in the tree.
+    #[serde(default)]
+    pub ignore_extra_spans: bool,
+    /// `spans`: those without a parent, in their order.
+    pub spans: Vec<ExpectedSpan>,
+}
+
+/// A span that a test expects.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, expecting = "an object")]
+pub struct ExpectedSpan {
+    /// `name`.
+    pub name: String,
+    /// `attributes`, of which there may be more.
+    pub attributes: Pattern,
+    /// `nested`: its children, in their order.
+    #[serde(default)]
+    pub nested: Vec<ExpectedSpan>,
+}
+
 /// How severe a log message is (LOG-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -95,7 +95,7 @@ impl Method {
             Self::CreateCollection => &["collection", "capped", "size", "max", "viewOn"],
             Self::DropCollection => &["collection"],
             Self::DropDatabase => &["database"],
-            Self::FindOneAndDelete => &["filter", "sort", "hint"],
+            Self::FindOneAndDelete => &["filter", "sort", "hint", "comment"],
             Self::CreateFindCursor | Self::Find => &FIND,
             Self::FindOne => &["filter", "sort"],
             Self::CreateIndex => &["keys", "name"],
@@ -103,8 +103,10 @@ impl Method {
             Self::DropIndex => &["name"],
             Self::Rename => &["to", "dropTarget"],
             Self::ReplaceOne => &["filter", "replacement", "upsert", "sort", "hint"],
-            Self::FindOneAndReplace => &["filter", "replacement", "upsert", "sort", "returnDocument", "hint"],
-            Self::FindOneAndUpdate => &["filter", "update", "upsert", "sort", "returnDocument", "hint"],
+            Self::FindOneAndReplace => {
+                &["filter", "replacement", "upsert", "sort", "returnDocument", "hint", "comment"]
+            }
+            Self::FindOneAndUpdate => &["filter", "update", "upsert", "sort", "returnDocument", "hint", "comment"],
             Self::UpdateMany | Self::UpdateOne => &["filter", "update", "upsert", "sort", "hint"],
             // `rawData` is for servers since 8.2.
             Self::InsertMany => &["documents", "ordered", "comment", "rawData"],

@@ -17,11 +17,12 @@ use serde_json::Value;
 
 pub use self::entity::{
     BucketEntity, ClientEntity, CollectionEntity, DatabaseEntity, Entity, Named, PlaceOptions, ServerApiEntity,
-    SessionEntity, SessionOptions,
+    SessionEntity, SessionOptions, TracingEntity,
 };
 pub use self::event::{EventKind, EventName, ExpectedEvent};
 pub use self::expectation::{
-    CollectionData, ExpectedError, ExpectedEvents, ExpectedLogMessages, ExpectedMessage, Severity,
+    CollectionData, ExpectedError, ExpectedEvents, ExpectedLogMessages, ExpectedMessage, ExpectedSpan, ExpectedSpans,
+    Severity,
 };
 pub use self::method::{CHANGE_STREAM, FIND, MAX_TIME, Method};
 pub use self::operation::{
@@ -84,6 +85,9 @@ pub struct Test {
     /// `expectLogMessages`.
     #[serde(default)]
     pub expect_log_messages: Vec<ExpectedLogMessages>,
+    /// `expectTracingMessages`.
+    #[serde(default)]
+    pub expect_tracing_messages: Vec<ExpectedSpans>,
     /// `outcome`: the collections afterwards.
     #[serde(default)]
     pub outcome: Vec<CollectionData>,
@@ -144,6 +148,11 @@ impl UnifiedFile {
 }
 
 impl Setup {
+    /// The clients that there are from the beginning.
+    pub fn clients(&self) -> impl Iterator<Item = &ClientEntity> {
+        self.entities.iter().filter_map(|entity| if let Entity::Client(client) = entity { Some(client) } else { None })
+    }
+
     fn read(entities: Vec<Value>, initial_data: Vec<Value>) -> Result<Self, Problem> {
         Ok(Self {
             entities: read(&Place::top().key("createEntities"), Value::Array(entities))?,

@@ -449,7 +449,10 @@ pub struct Data {
 }
 
 /// What some operations need that a pool does not have.
-const LACKING: [(&str, &[&str]); 1] = [("a server that runs JavaScript (mapReduce)", &["mapReduce"])];
+const LACKING: [(&str, &[&str]); 2] = [
+    ("a server that runs JavaScript (mapReduce)", &["mapReduce"]),
+    ("a server with search indexes", &["createSearchIndex", "dropSearchIndex", "updateSearchIndex"]),
+];
 
 /// The operations of a bucket but for its downloads, which are two finds.
 const OF_BUCKET: [&str; 5] = ["delete", "drop", "find", "rename", "upload"];
