@@ -141,8 +141,9 @@ impl<'a> Found<'a> {
                 };
             }
             ("getMore", _) => self.add(self.database, text(body, "collection")?.unwrap_or_default(), name),
-            ("renameCollection", Some(RawBsonRef::String(from))) => {
-                self.full(from, name);
+            ("renameCollection", from) => {
+                // Whatever a server makes of another type.
+                self.full(from.and_then(RawBsonRef::as_str).unwrap_or_default(), name);
                 self.full(text(body, "to")?.unwrap_or_default(), name);
             }
             (_, Some(RawBsonRef::String(namespace))) if names_its_database(name) => self.full(namespace, name),
@@ -268,7 +269,8 @@ impl<'a> Found<'a> {
                 Ok(Some(database))
             }
             (Some(named), _) => self.named(named, "aggregate"),
-            (None, _) => Ok(None),
+            // Its pipeline may be one of there.
+            (None, database) => Ok(database),
         }
     }
 

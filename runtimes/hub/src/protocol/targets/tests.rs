@@ -1,6 +1,6 @@
 //! What commands touch, and which of them are refused because of what is in them.
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::{Bson, RawDocumentBuf, doc, rawdoc};
 use cmap_core::time::Instant;
 use cmap_core::wire::{Field, Flags, Limits, MessageIds, MessageWriter};
 
@@ -37,6 +37,19 @@ fn a_command_touches_the_collection_it_names() {
     assert_eq!(
         of(&rawdoc! { "renameCollection": "a.b", "to": "c.d.e", "$db": "admin" }),
         ["renameCollection a.b", "renameCollection c.d.e"]
+    );
+}
+
+#[test]
+fn what_is_of_another_type_hides_nothing_next_to_it_x_133() {
+    let code = Bson::JavaScriptCode("a.b".into());
+    let rename =
+        RawDocumentBuf::try_from(&doc! { "renameCollection": code, "to": "config.c", "$db": "admin" }).unwrap();
+    assert_eq!(of(&rename), ["renameCollection .", "renameCollection config.c"]);
+    let union = rawdoc! { "$unionWith": { "db": "config", "pipeline": [{ "$unionWith": "secret" }] } };
+    assert_eq!(
+        of(&rawdoc! { "aggregate": "c", "$db": "d", "pipeline": [union] }),
+        ["aggregate config.secret", "aggregate d.c", "aggregate d.secret"]
     );
 }
 
