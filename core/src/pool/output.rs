@@ -93,7 +93,8 @@ impl<C> From<Delivery<C>> for Output<C> {
 pub enum Action<C> {
     /// Establish a connection (CMAP-23): connect, TLS, hello, authenticate. Report the service id of a load-balanced
     /// hello by `handle_hello`, the end by `handle_established` or `handle_establish_failed`. The driver bounds the
-    /// time it may take, by connectTimeoutMS.
+    /// time it may take, by connectTimeoutMS; and that of each command after the hello, if no check-out
+    /// waits for it ([`Pool::origin_of`](super::Pool::origin_of), CSOT-13).
     Connect {
         /// The connection.
         connection: Handle,

@@ -78,6 +78,11 @@ impl<C> Topology<C> {
         self.servers.id_at(connection.slot())
     }
 
+    /// The check-out for which a connection is being established; see [`Pool::origin_of`].
+    pub fn origin_of(&self, connection: Handle) -> Option<CheckOutId> {
+        self.servers.get(self.pool_of(connection)?)?.pool.origin_of(connection)
+    }
+
     /// Whether it produces events, and which of selections.
     #[cfg(feature = "trace")]
     pub(crate) fn observation(&self) -> (bool, SelectionDetail) {

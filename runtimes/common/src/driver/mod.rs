@@ -76,7 +76,7 @@ pub(crate) use self::server_filter::Narrowed;
 use self::state::State;
 pub(crate) use self::state::{Answer, Delivery};
 use self::timer::Alarm;
-use self::work::{MoreWork, Work};
+use self::work::{Establishment, MoreWork, Work};
 use crate::error::RuntimeGone;
 use crate::establish::{Requester, Settings};
 use crate::events::{AddressedEvent, Event, EventDelivery, EventQueue, EventSource, Listeners, Subscription};
@@ -458,8 +458,8 @@ impl<R: Runtime> Driver<R> {
     #[cold]
     fn finish_more(self: &Arc<Self>, more: MoreWork<R>) {
         more.wake.into_iter().for_each(Waker::wake);
-        for (member, connection, abort) in more.establish {
-            member.establisher.begin(Arc::downgrade(self), connection, abort);
+        for Establishment { member, connection, origin, abort } in more.establish {
+            member.establisher.begin(Arc::downgrade(self), connection, origin, abort);
         }
         for refresh in more.refresh {
             refresh::begin(self, refresh);

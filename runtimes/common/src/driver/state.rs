@@ -25,9 +25,9 @@ use super::refused_logins::RefusedLogins;
 use super::srv_lookup::SrvLookup;
 use super::waiters::Waiters;
 use super::warm_up::WarmUps;
-use super::work::Work;
+use super::work::{Establishment, Work};
 use crate::error::{CheckOutError, RuntimeGone};
-use crate::establish::Settings;
+use crate::establish::{Origin, Settings};
 use crate::events::{Event, EventQueue};
 #[cfg(feature = "trace")]
 use crate::recording::Holders;
@@ -310,7 +310,8 @@ impl<R: Runtime> State<R> {
                     told: None,
                 };
                 self.activities.insert((server, connection.id()), activity);
-                work.more().establish.push((member, connection, abort));
+                let origin = self.machine.origin_of(connection).map_or(Origin::Population, |_| Origin::CheckOut);
+                work.more().establish.push(Establishment { member, connection, origin, abort });
             }
             Action::Check { connection } => {
                 let is_alive = self.is_alive;

@@ -175,7 +175,7 @@ fn a_check_that_is_asked_for_after_a_cancellation_is_not_lost_to_another_thread_
     let check_out =
         |machine: &mut Machine<_>, now| machine.check_out(now, Criteria::WRITABLE, CheckOutRequest::default()).0;
     let (given_up, unfinished) = driver.begin(now, |state, now, _| check_out(&mut state.machine, now));
-    let connection = unfinished.work.more.as_ref().unwrap().establish[0].1;
+    let connection = unfinished.work.more.as_ref().unwrap().establish[0].connection;
     driver.finish(unfinished);
     driver.call(Input::CancelCheckOut(given_up));
 

@@ -7,6 +7,7 @@ use cmap_core::pool::Handle;
 
 use super::member::Member;
 use super::refresh::Refresh;
+use crate::establish::Origin;
 use crate::events::AddressedEvent;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
@@ -20,9 +21,17 @@ pub(crate) struct Work<R: Runtime> {
     pub(crate) more: Option<Box<MoreWork<R>>>,
 }
 
+/// A connection that is to be established.
+pub(crate) struct Establishment<R: Runtime> {
+    pub(crate) member: Arc<Member<R>>,
+    pub(crate) connection: Handle,
+    pub(crate) origin: Origin,
+    pub(crate) abort: Arc<Abort>,
+}
+
 /// Work that is rarely left.
 pub(crate) struct MoreWork<R: Runtime> {
-    pub(crate) establish: Vec<(Arc<Member<R>>, Handle, Arc<Abort>)>,
+    pub(crate) establish: Vec<Establishment<R>>,
     pub(super) refresh: Vec<Refresh<R>>,
     pub(crate) close: Vec<Box<Socket<R::Stream>>>,
     pub(crate) wake: Vec<Waker>,

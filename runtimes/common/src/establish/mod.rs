@@ -15,6 +15,7 @@ mod tokens;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::iter;
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -132,6 +133,15 @@ pub(crate) trait Requester<S>: Send + Sync + 'static {
     fn handle_runtime_gone(self: &Arc<Self>);
 }
 
+/// Why a connection is established.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A check-out waits.
+    CheckOut,
+    /// The pool keeps it at hand.
+    Population,
+}
+
 /// The duty to report an establishment's result.
 struct Report<Q: Requester<S>, S> {
     requester: Weak<Q>,
@@ -148,8 +158,18 @@ struct Limit {
     /// How long the phases took until now.
     took: PhaseTimes,
     deadline: Option<Instant>,
-    timer: Pin<Box<dyn Future<Output = ()> + Send>>,
-    timeout: Duration,
+    /// connectTimeoutMS.
+    whole: Timer,
+    /// That of the present command, if it has one of its own (CSOT-13, X-17).
+    command: Option<Timer>,
+}
+
+/// A limit that ends.
+struct Timer {
+    sleep: Pin<Box<dyn Future<Output = ()> + Send>>,
+    limit: Duration,
+    /// The option that sets it.
+    option: &'static str,
 }
 
 impl<R: Runtime> Settings<R> {
@@ -218,18 +238,20 @@ impl<R: Runtime> Establisher<R> {
         Self { address, settings, identity, last_address: LastAddress::default() }
     }
 
-    /// Establishes `connection` in a task of its own.
+    /// Establishes `connection` in a task of its own. One that populates the pool has the options' limit for each command
+    /// after its hello.
     pub(crate) fn begin<Q: Requester<R::Stream>>(
         self: &Arc<Self>,
         requester: Weak<Q>,
         connection: Handle,
+        origin: Origin,
         abort: Arc<Abort>,
     ) {
         let address = Arc::clone(&self.address);
         let report = Report { requester, address, connection, done: false, socket: PhantomData };
         let establisher = Arc::clone(self);
         self.settings.clock.runtime().spawn(async move {
-            let outcome = establisher.run(&report, abort).await;
+            let outcome = establisher.run(&report, origin, abort).await;
             report.end(outcome);
         });
     }
@@ -237,15 +259,18 @@ impl<R: Runtime> Establisher<R> {
     async fn run<Q: Requester<R::Stream>>(
         &self,
         report: &Report<Q, R::Stream>,
+        origin: Origin,
         abort: Arc<Abort>,
     ) -> Result<(Box<Socket<R::Stream>>, PhaseTimes), EstablishError> {
         let hello = |service_id, reply: &_, took| report.hello(service_id, reply, took);
-        self.establish(|| self.settings.options_of(self.identity), hello, abort).await
+        // one that a caller waits for may be slow, and serves the next one.
+        let command_limit = self.settings.command_limit.filter(|_| origin == Origin::Population);
+        self.establish(|| self.settings.options_of(self.identity), hello, command_limit, abort).await
     }
 
     /// Proves `options` by a connection that belongs to no pool, and is closed at once.
     pub(crate) async fn prove(&self, options: ConnectionOptions, abort: Arc<Abort>) -> Result<(), EstablishError> {
-        let (socket, _) = self.establish(|| Some(Arc::new(options)), |_, _, _| {}, abort).await?;
+        let (socket, _) = self.establish(|| Some(Arc::new(options)), |_, _, _| {}, None, abort).await?;
         socket.close();
         Ok(())
     }
@@ -256,6 +281,7 @@ impl<R: Runtime> Establisher<R> {
         &self,
         options: impl FnOnce() -> Option<Arc<ConnectionOptions>>,
         handle_hello: impl Fn(Option<ServiceId>, &RawDocument, Duration),
+        command_limit: Option<TimeLimit>,
         abort: Arc<Abort>,
     ) -> Result<(Box<Socket<R::Stream>>, PhaseTimes), EstablishError> {
         let mut limit = Limit::new(self, Arc::clone(&abort));
@@ -284,6 +310,9 @@ impl<R: Runtime> Establisher<R> {
         let mut buffer = Zeroizing::new(Vec::new());
         loop {
             let phase = establish.phase();
+            if !matches!(progress, Progress::Exchange) {
+                limit.command = None;
+            }
             progress = match progress {
                 Progress::Established => break,
                 Progress::Derive(request) => {
@@ -314,6 +343,9 @@ impl<R: Runtime> Establisher<R> {
                     let asked = *asked.get_or_insert_with(|| (limit.now)());
                     buffer.clear();
                     establish.write_to(&mut buffer);
+                    if !buffer.is_empty() && phase == Phase::Authenticate {
+                        limit.command = command_limit.map(|limit| Timer::of_command(&self.settings.clock, limit));
+                    }
                     limit.during(phase, socket::write_all(&mut stream, &buffer)).await?.map_err(self.lost(phase))?;
                     buffer.resize(4096, 0);
                     let count =
@@ -423,16 +455,10 @@ impl Limit {
     fn new<R: Runtime>(establisher: &Establisher<R>, abort: Arc<Abort>) -> Self {
         let clock = establisher.settings.clock.clone();
         let deadline = clock.deadline(establisher.settings.timeout);
-        let sleeper = clock.clone();
-        let timer = async move {
-            match deadline {
-                Some(deadline) => sleeper.sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        };
-        let timeout = establisher.settings.timeout.unwrap_or_default();
+        let whole =
+            Timer::until(&clock, deadline, establisher.settings.timeout.unwrap_or_default(), "connectTimeoutMS");
         let now = Box::new(move || clock.now());
-        Self { abort, now, took: PhaseTimes::default(), deadline, timer: Box::pin(timer), timeout }
+        Self { abort, now, took: PhaseTimes::default(), deadline, whole, command: None }
     }
 
     /// `work`, which is a part of `phase`, unless time is up or it is aborted.
@@ -440,22 +466,48 @@ impl Limit {
         self.abort.enter(phase);
         let began = (self.now)();
         let mut work = pin!(work);
-        let timer = &mut self.timer;
+        let (whole, command) = (&mut self.whole, &mut self.command);
         let timed = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => {
+                let mut timers = iter::once(&mut *whole).chain(command.as_mut());
+                match timers.find_map(|timer| timer.sleep.as_mut().poll(cx).is_ready().then(|| timer.error(phase))) {
+                    Some(error) => Poll::Ready(Err(error)),
+                    None => Poll::Pending,
+                }
+            }
         });
         let ended = self.abort.during(timed).await;
         self.took.add(phase, (self.now)().saturating_since(began));
         match ended {
-            Ok(Some(output)) => Ok(output),
-            Ok(None) => {
-                let text =
-                    format!("no answer within {:?}; is the server there? connectTimeoutMS allows more", self.timeout);
-                Err(EstablishError::new(phase, Fault::Timeout, text))
-            }
+            Ok(ended) => ended,
             Err(cut) => Err(EstablishError::new(phase, Fault::Other, reason(cut))),
         }
+    }
+}
+
+impl Timer {
+    fn until<R: Runtime>(clock: &Clock<R>, deadline: Option<Instant>, limit: Duration, option: &'static str) -> Self {
+        let clock = clock.clone();
+        let sleep = async move {
+            match deadline {
+                Some(deadline) => clock.sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        Self { sleep: Box::pin(sleep), limit, option }
+    }
+
+    /// The limit of a command that begins now.
+    fn of_command<R: Runtime>(clock: &Clock<R>, limit: TimeLimit) -> Self {
+        let option = if limit.is_of_operation() { "timeoutMS" } else { "socketTimeoutMS" };
+        Self::until(clock, clock.deadline(Some(limit.duration())), limit.duration(), option)
+    }
+
+    fn error(&self, phase: Phase) -> EstablishError {
+        let Self { limit, option, .. } = self;
+        let text = format!("no answer within {limit:?}; is the server there? {option} allows more");
+        EstablishError::new(phase, Fault::Timeout, text)
     }
 }
 
@@ -558,8 +610,8 @@ mod tests {
             now: Box::new(|| Instant::ORIGIN),
             took: PhaseTimes::default(),
             deadline: None,
-            timer: Box::pin(async {}),
-            timeout: Duration::from_secs(1),
+            whole: Timer { sleep: Box::pin(async {}), limit: Duration::from_secs(1), option: "connectTimeoutMS" },
+            command: None,
         };
         let mut stream = flood(100);
         let reading = async {

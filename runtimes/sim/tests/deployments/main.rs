@@ -29,6 +29,7 @@ mod replica_set;
 mod rotation;
 mod server_filter;
 mod srv;
+mod time_limits;
 mod transactions;
 mod watchers;
 mod whole_stack;
