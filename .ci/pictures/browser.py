@@ -8,8 +8,9 @@ import json
 import pathlib
 import subprocess
 import sys
-import tempfile
 import threading
+
+import chromium
 
 cmap, folder, browser = sys.argv[1:]
 LABEL = "</script><img src=x onerror=document.title='taken'> <!--"
@@ -49,18 +50,8 @@ class Page(html.parser.HTMLParser):
 
 
 def open_page(url):
-    """The page as it is after its scripts have run; what was said on the console; and the addresses that were asked for."""
-    with tempfile.TemporaryDirectory() as profile:
-        log = pathlib.Path(profile, "net.json")
-        command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-                   "--no-first-run", "--enable-logging=stderr", f"--user-data-dir={profile}", f"--log-net-log={log}",
-                   "--window-size=1400,1300", "--virtual-time-budget=5000", "--dump-dom", url]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
-        console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-        text = log.read_text()
-        text = text if text.rstrip().endswith("}") else text.rstrip().rstrip(",") + "]}"
-        requests = {event["params"]["url"] for event in json.loads(text)["events"] if "url" in event.get("params", {})}
-    return Page(done.stdout), console, {url for url in requests if url.startswith(("http", "ws"))}
+    text, console, requests = chromium.open_page(browser, url)
+    return Page(text), console, requests
 
 
 def explained(question):
