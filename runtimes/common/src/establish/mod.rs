@@ -1,10 +1,11 @@
 //! From a server's address to a usable connection (CMAP-23): resolve, connect (through a proxy, perhaps), TLS, hello, authenticate.
 //!
 //! Each establishment is a task of its own in the home runtime and outlives the check-out that caused it. It is bounded
-//! by connectTimeoutMS alone, and aborted when the pool forgets it. The server learns the result exactly once,
+//! by connectTimeoutMS, and aborted when the pool forgets it. The server learns the result exactly once,
 //! whatever happens to the task, even if the runtime drops it half-way.
 
 mod keys;
+mod limit;
 mod mechanism;
 pub(crate) mod optional;
 mod proxy;
@@ -13,13 +14,9 @@ mod token_source;
 mod tokens;
 
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::io;
-use std::iter;
 use std::marker::PhantomData;
-use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use bson::RawDocument;
@@ -35,6 +32,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroizing;
 
 pub(crate) use self::keys::Keys;
+use self::limit::{Limit, Timer};
 pub(crate) use self::mechanism::check_mechanism;
 use self::optional::{ReverseListener, TlsConfig};
 use self::resolve::{NamedBy, resolve};
@@ -45,7 +43,7 @@ use crate::names::Names;
 use crate::names::host::{LastAddress, Unreachable, race};
 use crate::names::seed_list::HostFilter;
 use crate::runtime::{Runtime, Target};
-use crate::socket::abort::{Abort, AbortReason};
+use crate::socket::abort::Abort;
 use crate::socket::read_budget::BudgetedStream;
 use crate::socket::transport::Transport;
 use crate::socket::{self, Socket};
@@ -149,27 +147,6 @@ struct Report<Q: Requester<S>, S> {
     connection: Handle,
     done: bool,
     socket: PhantomData<fn(S)>,
-}
-
-/// The limits of one establishment.
-struct Limit {
-    abort: Arc<Abort>,
-    now: Box<dyn Fn() -> Instant + Send + Sync>,
-    /// How long the phases took until now.
-    took: PhaseTimes,
-    deadline: Option<Instant>,
-    /// connectTimeoutMS.
-    whole: Timer,
-    /// That of the present command, if it has one of its own (CSOT-13, X-17).
-    command: Option<Timer>,
-}
-
-/// A limit that ends.
-struct Timer {
-    sleep: Pin<Box<dyn Future<Output = ()> + Send>>,
-    limit: Duration,
-    /// The option that sets it.
-    option: &'static str,
 }
 
 impl<R: Runtime> Settings<R> {
@@ -451,66 +428,6 @@ impl<R: Runtime> Establisher<R> {
     }
 }
 
-impl Limit {
-    fn new<R: Runtime>(establisher: &Establisher<R>, abort: Arc<Abort>) -> Self {
-        let clock = establisher.settings.clock.clone();
-        let deadline = clock.deadline(establisher.settings.timeout);
-        let whole =
-            Timer::until(&clock, deadline, establisher.settings.timeout.unwrap_or_default(), "connectTimeoutMS");
-        let now = Box::new(move || clock.now());
-        Self { abort, now, took: PhaseTimes::default(), deadline, whole, command: None }
-    }
-
-    /// `work`, which is a part of `phase`, unless time is up or it is aborted.
-    async fn during<T>(&mut self, phase: Phase, work: impl Future<Output = T>) -> Result<T, EstablishError> {
-        self.abort.enter(phase);
-        let began = (self.now)();
-        let mut work = pin!(work);
-        let (whole, command) = (&mut self.whole, &mut self.command);
-        let timed = std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => {
-                let mut timers = iter::once(&mut *whole).chain(command.as_mut());
-                match timers.find_map(|timer| timer.sleep.as_mut().poll(cx).is_ready().then(|| timer.error(phase))) {
-                    Some(error) => Poll::Ready(Err(error)),
-                    None => Poll::Pending,
-                }
-            }
-        });
-        let ended = self.abort.during(timed).await;
-        self.took.add(phase, (self.now)().saturating_since(began));
-        match ended {
-            Ok(ended) => ended,
-            Err(cut) => Err(EstablishError::new(phase, Fault::Other, reason(cut))),
-        }
-    }
-}
-
-impl Timer {
-    fn until<R: Runtime>(clock: &Clock<R>, deadline: Option<Instant>, limit: Duration, option: &'static str) -> Self {
-        let clock = clock.clone();
-        let sleep = async move {
-            match deadline {
-                Some(deadline) => clock.sleep_until(deadline).await,
-                None => std::future::pending().await,
-            }
-        };
-        Self { sleep: Box::pin(sleep), limit, option }
-    }
-
-    /// The limit of a command that begins now.
-    fn of_command<R: Runtime>(clock: &Clock<R>, limit: TimeLimit) -> Self {
-        let option = if limit.is_of_operation() { "timeoutMS" } else { "socketTimeoutMS" };
-        Self::until(clock, clock.deadline(Some(limit.duration())), limit.duration(), option)
-    }
-
-    fn error(&self, phase: Phase) -> EstablishError {
-        let Self { limit, option, .. } = self;
-        let text = format!("no answer within {limit:?}; is the server there? {option} allows more");
-        EstablishError::new(phase, Fault::Timeout, text)
-    }
-}
-
 impl<Q: Requester<S>, S: AsyncRead + AsyncWrite + Unpin> Report<Q, S> {
     fn hello(&self, service_id: Option<ServiceId>, hello_reply: &RawDocument, took: Duration) {
         if let Some(requester) = self.requester.upgrade() {
@@ -587,46 +504,10 @@ fn unreachable(error: Unreachable) -> EstablishError {
     EstablishError::new(Phase::Connect, fault, format!("{text}{refused}"))
 }
 
-fn reason(cut: AbortReason) -> &'static str {
-    match cut {
-        AbortReason::Interrupted => "it was interrupted, since a check of the server timed out",
-        AbortReason::TimedOut => "its time was up",
-        AbortReason::Closed => "the client was closed",
-        AbortReason::RuntimeGone => "the client's runtime has ended",
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "__rustls"))]
 mod tests {
-    use std::task::{Context, Waker};
-
     use super::*;
-    use crate::socket::read_budget::tests::flood;
 
-    #[test]
-    fn a_time_limit_passes_while_the_server_sends_without_end_x_17() {
-        let mut limit = Limit {
-            abort: Arc::default(),
-            now: Box::new(|| Instant::ORIGIN),
-            took: PhaseTimes::default(),
-            deadline: None,
-            whole: Timer { sleep: Box::pin(async {}), limit: Duration::from_secs(1), option: "connectTimeoutMS" },
-            command: None,
-        };
-        let mut stream = flood(100);
-        let reading = async {
-            for _ in 0..1000 {
-                assert!(socket::read(&mut stream, &mut [0; 4096]).await.is_ok());
-            }
-        };
-
-        let outcome = pin!(limit.during(Phase::Hello, reading)).poll(&mut Context::from_waker(Waker::noop()));
-
-        let Poll::Ready(outcome): Poll<Result<(), _>> = outcome else { panic!("its time is up") };
-        assert_eq!(outcome.map_err(|error| (error.phase, error.fault)), Err((Phase::Hello, Fault::Timeout)));
-    }
-
-    #[cfg(feature = "__rustls")]
     #[test]
     fn a_connection_that_is_cut_off_in_authentication_has_no_labels_cmap_51() {
         let cut_off = io::Error::from(TlsError::Truncated);
