@@ -24,6 +24,8 @@
 //!
 //! [[listen]]
 //! unix = "/run/cmap-hub/hub.sock"
+//! mode = "0660"
+//! group = "app"
 //!
 //! [status]
 //! address = "127.0.0.1:9217"
@@ -35,11 +37,13 @@
 //! waiting = 500
 //! ```
 
+mod advice;
 mod error;
 mod keys;
 mod memory;
 mod read;
 mod reverse;
+mod socket_access;
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -53,6 +57,7 @@ pub use error::ConfigError;
 pub(crate) use keys::Keys;
 pub use read::{control_path, read};
 pub use reverse::Reverse;
+pub use socket_access::SocketAccess;
 
 use crate::protocol::{DoorLimits, MemoryLimits, QueueLimits, but_a_quarter};
 use crate::users::User;
@@ -68,6 +73,8 @@ pub struct Config {
     pub upstream: ClientOptions,
     /// What its connection string says that is ignored, or weakens its security.
     pub warnings: Vec<Warning>,
+    /// The files that hold passwords and keys.
+    pub(crate) secret_files: Vec<PathBuf>,
     /// Further users there, by name.
     pub identities: BTreeMap<String, Credential>,
     /// Where the servers' agents come in, if the hub is not to dial.
@@ -140,19 +147,6 @@ impl Config {
     pub(crate) fn connections(&self) -> u32 {
         self.upstream.pool.max_pool_size.unwrap_or_default()
     }
-
-    /// What the hub can be run with, though somebody would not want it: which settings, why, and what to do.
-    pub fn advice(&self) -> Option<String> {
-        let QueueLimits { running, reserved, .. } = self.limits.queue;
-        let (ordinary, connections) = (running.saturating_sub(reserved), self.connections());
-        (reserved > 0 && connections > 0 && ordinary >= connections).then(|| {
-            format!(
-                "limits.running ({running}) without limits.reserved ({reserved}) leaves {ordinary} commands for a maxPoolSize of \
-                 {connections}: they may have all connections to a server, and then the end of a transaction for which they wait has \
-                 none; raise maxPoolSize in upstream.uri, or lower limits.running"
-            )
-        })
-    }
 }
 
 /// Where clients come in.
@@ -169,6 +163,8 @@ pub enum Listener {
     Unix {
         /// The path.
         path: PathBuf,
+        /// Who may connect.
+        access: SocketAccess,
     },
 }
 

@@ -1,5 +1,6 @@
 //! Reads the configuration, and checks it.
 
+use core::cell::RefCell;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +14,16 @@ use zeroize::Zeroizing;
 
 use super::memory::default_budget;
 use super::reverse::{self, ReverseTable};
+use super::socket_access::{SocketAccess, group_of, mode_of};
 use super::{Config, ConfigError, Keys, Limits, Listener, Places, PlacesAsked};
 use crate::protocol::{DoorLimits, MemoryLimits, QueueLimits};
 use crate::users;
 
 /// How many connections upstream a server has if the connection string does not say.
 const CONNECTIONS: u32 = 20;
+
+/// The groups of the machine.
+const GROUPS: &str = "/etc/group";
 
 /// How many strangers there may be unless it is said: drivers that open all of their connections at once are strangers for the milliseconds of
 /// their login.
@@ -71,6 +76,8 @@ struct ListenTable {
     address: Option<SocketAddr>,
     unix: Option<PathBuf>,
     certificate: Option<PathBuf>,
+    mode: Option<String>,
+    group: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -170,7 +177,7 @@ pub fn read(path: &Path) -> Result<Config, ConfigError> {
     let text = Zeroizing::new(read_text(path)?);
     let file: File = toml::from_str(&text).map_err(|error| form(path, &text, &error))?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    let config = Check { path, folder }.config(file)?;
+    let config = Check { path, folder, secret_files: RefCell::default() }.config(file)?;
     Ok(Config { keys: Keys::of(&text, folder), ..config })
 }
 
@@ -187,7 +194,8 @@ pub fn control_path(path: &Path) -> Result<PathBuf, ConfigError> {
 
     let text = Zeroizing::new(read_text(path)?);
     let Only { control } = toml::from_str(&text).map_err(|error| form(path, &text, &error))?;
-    let check = Check { path, folder: path.parent().unwrap_or(Path::new("")) };
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let check = Check { path, folder, secret_files: RefCell::default() };
     let missing = || check.value("control.path", "(missing)", "write it, so that the hub has a control socket");
     Ok(check.folder.join(control.path.ok_or_else(missing)?))
 }
@@ -196,11 +204,14 @@ pub fn control_path(path: &Path) -> Result<PathBuf, ConfigError> {
 pub(super) struct Check<'a> {
     path: &'a Path,
     folder: &'a Path,
+    /// The files so far that hold a secret.
+    secret_files: RefCell<Vec<PathBuf>>,
 }
 
 impl Check<'_> {
     fn config(&self, file: File) -> Result<Config, ConfigError> {
         let UpstreamTable { uri, uri_file, identity, patience_ms, retries, reverse } = file.upstream;
+        let is_here = uri.is_some();
         let uri = match (uri, uri_file) {
             (Some(uri), None) => Zeroizing::new(uri),
             (None, Some(file)) => self.secret(&file)?,
@@ -211,6 +222,9 @@ impl Check<'_> {
         };
         let (mut upstream, warnings) =
             ClientOptions::parse(&uri).map_err(|source| ConfigError::Uri { path: self.path.into(), source })?;
+        if is_here && upstream.credential.as_ref().is_some_and(|own| own.password.is_some()) {
+            self.secret_files.borrow_mut().push(self.path.into());
+        }
         if upstream.load_balanced == Some(true) {
             let rule = "the hub keeps cursors to their servers and not to connections; name the servers themselves";
             return Err(self.value("upstream.uri", "..loadBalanced=true", rule));
@@ -222,6 +236,7 @@ impl Check<'_> {
         let connections = *upstream.pool.max_pool_size.get_or_insert(CONNECTIONS);
         let identities = identity.into_iter().map(|(name, table)| Ok((name, self.identity(table)?)));
         let identities = identities.collect::<Result<BTreeMap<_, _>, ConfigError>>()?;
+        file.users.iter().for_each(|path| self.note_secret(path));
         let users = file.users.map(|path| users::read(&self.folder.join(path))).transpose()?;
         let unknown = users.iter().flatten().find_map(|user| {
             let upstream = user.upstream.as_deref()?;
@@ -254,6 +269,7 @@ impl Check<'_> {
             users,
             limits: self.limits(&file.limits, connections, count)?,
             places: file.limits.places(),
+            secret_files: self.secret_files.take(),
             drain: Duration::from_secs(file.drain_seconds),
         })
     }
@@ -275,18 +291,24 @@ impl Check<'_> {
     }
 
     fn listener(&self, table: ListenTable, has_users: bool) -> Result<Listener, ConfigError> {
+        let access = self.socket_access(&table)?;
         match (table.address, table.unix) {
             (Some(address), None) => {
+                if access != SocketAccess::default() {
+                    let rule = "`mode` and `group` are of Unix sockets; remove them";
+                    return Err(self.value("listen.address", &address.to_string(), rule));
+                }
                 let is_local = address.ip().is_loopback();
                 if !has_users && !is_local {
                     let rule = "without `users` anybody who reaches the hub may use it; name a users file, or listen on \
                                 127.0.0.1 or a Unix socket";
                     return Err(self.value("listen.address", &address.to_string(), rule));
                 }
+                table.certificate.iter().for_each(|path| self.note_secret(path));
                 let certificate = table.certificate.map(|path| self.folder.join(path));
                 Ok(Listener::Tcp { address, certificate })
             }
-            (None, Some(path)) if table.certificate.is_none() => Ok(Listener::Unix { path }),
+            (None, Some(path)) if table.certificate.is_none() => Ok(Listener::Unix { path, access }),
             (None, Some(path)) => Err(self.value(
                 "listen.certificate",
                 &path.display().to_string(),
@@ -294,6 +316,18 @@ impl Check<'_> {
             )),
             _ => Err(self.value("listen", "..", "write either `address` or `unix`")),
         }
+    }
+
+    fn socket_access(&self, table: &ListenTable) -> Result<SocketAccess, ConfigError> {
+        let mode = table.mode.as_deref().map(|text| {
+            mode_of(text).ok_or_else(|| self.value("listen.mode", text, "write octal digits as for chmod: \"0660\""))
+        });
+        let groups = fs::read_to_string(GROUPS).unwrap_or_default();
+        let group = table.group.as_deref().map(|text| {
+            let rule = "write the name of a group in /etc/group, or the number of one";
+            group_of(text, &groups).ok_or_else(|| self.value("listen.group", text, rule))
+        });
+        Ok(SocketAccess { mode: mode.transpose()?, group: group.transpose()? })
     }
 
     /// All of them, unless it is said which.
@@ -365,8 +399,14 @@ impl Check<'_> {
 
     /// The first line of a file, which holds a secret.
     pub(super) fn secret(&self, file: &Path) -> Result<Zeroizing<String>, ConfigError> {
+        self.note_secret(file);
         let text = self.text(file)?;
         Ok(Zeroizing::new(text.lines().next().unwrap_or_default().trim_end().to_owned()))
+    }
+
+    /// The file holds a secret.
+    pub(super) fn note_secret(&self, file: &Path) {
+        self.secret_files.borrow_mut().push(self.folder.join(file));
     }
 
     pub(super) fn text(&self, file: &Path) -> Result<Zeroizing<String>, ConfigError> {
@@ -444,7 +484,7 @@ mod tests {
     fn a_pool_that_ordinary_commands_can_fill_is_warned_of_x_135() {
         let advice = |query: &str, limits: &str| {
             let text = LEAST.replace("h/", &format!("h/?{query}"));
-            read_config(&format!("{text}[limits]\n{limits}")).unwrap().advice()
+            read_config(&format!("{text}[limits]\n{limits}")).unwrap().advice().pop()
         };
 
         for (query, limits) in [
@@ -461,11 +501,50 @@ mod tests {
     }
 
     #[test]
+    fn what_strangers_can_reach_or_read_is_warned_of() {
+        let advice = |text: &str| read_config(text).unwrap().advice();
+        assert_eq!(advice(LEAST), [""; 0]);
+
+        let told = advice(&format!("{LEAST}[status]\naddress = '0.0.0.0:9217'\n"));
+        assert!(told[0].starts_with("status.address 0.0.0.0:9217 can be reached from other machines"), "{told:?}");
+        let folder = tempfile::tempdir().unwrap();
+        let users = folder.path().join("users.toml");
+        users::add(&users, &users::NewUser { name: "app".into(), password: Secret::from("secret"), upstream: None })
+            .unwrap();
+        let told = advice(&format!("users = '{}'\n{}", users.display(), LEAST.replace("127.0.0.1", "0.0.0.0")));
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("listen.address 0.0.0.0:0 has no certificate"), "{told:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_with_a_secret_that_everybody_can_read_is_warned_of() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let (path, password) = (folder.path().join("hub.toml"), folder.path().join("writer.password"));
+        let identity = "[upstream.identity.writer]\nusername = 'writer'\npassword-file = 'writer.password'\n";
+        fs::write(&path, LEAST.replace("//h", "//hub:secret@h") + identity).unwrap();
+        fs::write(&password, "secret").unwrap();
+        let advice = |mode| {
+            for file in [&path, &password] {
+                fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+            }
+            read(&path).unwrap().advice()
+        };
+
+        assert_eq!(advice(0o640), [""; 0]);
+        let told = advice(0o644);
+        assert!(told[0].starts_with(&format!("{} holds a secret", path.display())), "{told:?}");
+        assert!(told[1].starts_with(&format!("{} holds a secret", password.display())), "{told:?}");
+    }
+
+    #[test]
     fn a_mistake_is_named_with_file_key_value_and_rule() {
         for (text, told) in [
             (
                 LEAST.replace("[[listen]]", "[[listen]]\ncert = 'x'"),
-                "hub.toml: line 4, cert: unknown field `cert`, expected one of `address`, `unix`, `certificate`",
+                "hub.toml: line 4, cert: unknown field `cert`, expected one of `address`, `unix`, `certificate`, `mode`, `group`",
             ),
             (
                 LEAST.replace("127.0.0.1", "0.0.0.0"),

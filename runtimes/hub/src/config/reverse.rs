@@ -50,6 +50,7 @@ pub(super) fn check(check: &Check<'_>, table: ReverseTable) -> Result<Reverse, C
         let rule = "nobody would be let in; write a table [[upstream.reverse.token]], or `authorities` of agents' certificates";
         return Err(check.value("upstream.reverse.token", "(missing)", rule));
     }
+    check.note_secret(&certificate);
     let pem = |file: PathBuf| Ok::<_, ConfigError>(PemSource::Text(check.text(&file)?.as_bytes().to_vec()));
     let mut options = ReverseOptions::new(pem(certificate)?);
     options.authorities = authorities.map(pem).transpose()?;

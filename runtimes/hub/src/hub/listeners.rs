@@ -18,7 +18,7 @@ use super::connection;
 use super::error::NoListener;
 use super::shared::{Entrance, Shared, Stage};
 use super::tls;
-use crate::config::Listener;
+use crate::config::{Listener, SocketAccess};
 
 /// How long to wait after an accept that failed: the process may have too many open files, which passes.
 pub(super) const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
@@ -60,6 +60,7 @@ type Tls = RwLock<Option<TlsAcceptor>>;
 struct New {
     place: Place,
     tls: Option<TlsAcceptor>,
+    access: SocketAccess,
     /// `None` if it is open already.
     socket: Option<Socket>,
 }
@@ -76,11 +77,12 @@ impl Listeners {
         let mut there: Vec<_> = self.lock().iter().map(|door| door.place.clone()).collect();
         let mut prepared = Vec::new();
         for listener in listeners {
-            let (place, tls) = match listener {
+            let (place, tls, access) = match listener {
                 Listener::Tcp { address, certificate } => {
-                    (Place::Tcp(*address), certificate.as_deref().map(tls::acceptor).transpose()?)
+                    let tls = certificate.as_deref().map(tls::acceptor).transpose()?;
+                    (Place::Tcp(*address), tls, SocketAccess::default())
                 }
-                Listener::Unix { path } => (Place::Unix(path.clone()), None),
+                Listener::Unix { path, access } => (Place::Unix(path.clone()), None, *access),
             };
             let socket = match there.iter().position(|other| *other == place) {
                 Some(index) => {
@@ -88,10 +90,13 @@ impl Listeners {
                     None
                 }
                 None => {
-                    Some(place.bind().await.map_err(|source| NoListener::Bind { place: place.to_string(), source })?)
+                    let failed = |source| NoListener::Bind { place: place.to_string(), source };
+                    let socket = place.bind().await.map_err(failed)?;
+                    place.set_access(access).map_err(failed)?;
+                    Some(socket)
                 }
             };
-            prepared.push(New { place, tls, socket });
+            prepared.push(New { place, tls, access, socket });
         }
         Ok(Prepared(prepared))
     }
@@ -103,12 +108,15 @@ impl Listeners {
             return;
         }
         let mut before = std::mem::take(&mut *doors);
-        for New { place, tls, socket } in prepared {
+        for New { place, tls, access, socket } in prepared {
             let open = before.iter().position(|door| door.place == place);
             match (socket, open) {
                 (Some(socket), _) => doors.push(Door::open(place, tls, socket, shared)),
                 (None, Some(index)) => {
                     let door = before.remove(index);
+                    if let Err(error) = place.set_access(access) {
+                        tracing::error!(target: "cmap::hub", "{place} keeps its mode and its group: {error}");
+                    }
                     *door.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
                     doors.push(door);
                 }
@@ -168,6 +176,13 @@ impl Place {
             Self::Unix(path) => bind_unix(path).await.map(Socket::Unix),
             #[cfg(not(unix))]
             Self::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn set_access(&self, access: SocketAccess) -> io::Result<()> {
+        match self {
+            Self::Tcp(_) => Ok(()),
+            Self::Unix(path) => access.apply(path),
         }
     }
 }

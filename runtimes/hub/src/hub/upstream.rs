@@ -39,7 +39,7 @@ impl Upstream {
         for warning in config.warnings.drain(..) {
             tracing::warn!(target: "cmap::hub", "upstream.uri: {warning}");
         }
-        if let Some(advice) = config.advice() {
+        for advice in config.advice() {
             tracing::warn!(target: "cmap::hub", "{advice}");
         }
         let mut builder = Client::builder(config.upstream.clone());
