@@ -163,10 +163,21 @@ async fn run(
             Asked::Reload => reload(&hub).await,
         }
     }
-    let left = hub.drain().await;
-    tracing::info!(target: "cmap::hub", left, "ended; so many clients had not finished");
-    Ok(())
+    // Who asks again does not want to wait.
+    let hurry = async { while signals.next().await != Asked::End {} };
+    match hub.drain(hurry).await {
+        0 => {
+            tracing::info!(target: "cmap::hub", "ended; all clients had finished");
+            Ok(())
+        }
+        left => Err(CutOff(left).into()),
+    }
 }
+
+/// The hub has ended before its clients.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} clients had not finished when the hub ended; raise drain-seconds to wait longer")]
+struct CutOff(usize);
 
 /// A mistake in a file changes nothing.
 async fn reload(hub: &Hub) {

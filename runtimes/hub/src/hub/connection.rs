@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
 
 use super::activity::Noted;
+use super::audit::Whom;
 use super::cleanup::{self, CutOff, Unanswered};
 use super::failures::Why;
 use super::forward::{self, Outcome, Owner};
@@ -20,7 +21,7 @@ use super::purse::{Hold, Told};
 use super::sending;
 use super::shared::{Entrance, Shared, Stage};
 use super::track::{Phase, Track};
-use crate::protocol::{Ending, Forward, Holdings, Line, LineOutput, Part, Refusal, Request, UNCOUNTED};
+use crate::protocol::{Ending, Forward, Holdings, Line, LineOutput, Part, Refusal, Request, UNCOUNTED, is_login};
 
 /// What an idle connection has to read into.
 const SMALL: usize = 2 * 1024;
@@ -64,12 +65,11 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: 
         running: None,
         taking: None,
         last: None,
+        ending: None,
     };
     client.shared.upstream.wait_until_known().await;
     let ended = client.exchange().await;
-    if let Err(error) = ended {
-        tracing::debug!(target: "cmap::hub", address = &*client.entrance.address, "a client has gone: {error}");
-    }
+    client.note_gone(ended);
     client.clean_up();
     // A client that has gone does not hear it.
     let _ = tokio::time::timeout(Duration::from_secs(1), client.stream.shutdown()).await;
@@ -87,6 +87,8 @@ struct Client<S> {
     taking: Option<(Noted, Option<Why>)>,
     /// Who ran its last command. What the client has open is that user's upstream, and not the one's that a reload names.
     last: Option<Owner>,
+    /// Why the hub hangs up.
+    ending: Option<Ending>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
@@ -159,9 +161,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     /// A client that is in is no stranger any more.
     fn note_in(&mut self) {
-        if self.line.is_in() {
-            self.entrance.note_in(self.line.user());
+        if self.line.is_in()
+            && self.entrance.note_in(self.line.user())
+            && let Some(user) = self.line.user()
+        {
+            self.shared.audit.logged_in(self.shared.now(), user, self.whom());
         }
+    }
+
+    fn note_gone(&self, ended: io::Result<()>) {
+        let (now, why) = (
+            self.shared.now(),
+            match (ended, &self.ending) {
+                (Err(error), _) => error.to_string(),
+                (Ok(()), Some(ending)) => ending.to_string(),
+                (Ok(()), None) if *self.shared.stage().borrow() != Stage::Open => "the hub ends".into(),
+                (Ok(()), None) => "it has hung up".into(),
+            },
+        );
+        if let Some(user) = &self.entrance.user {
+            self.shared.audit.gone(now, user, self.whom(), &why);
+        }
+    }
+
+    fn whom(&self) -> Whom<'_> {
+        Whom { address: &self.entrance.address, connection: self.entrance.number }
     }
 
     /// Carries out what the line wants, also about messages that came ahead; whether the connection goes on.
@@ -187,6 +211,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 }
                 LineOutput::Run(forward) => self.run(*forward),
                 LineOutput::Refused(command, refusal) => {
+                    if is_login(&command) {
+                        self.shared.audit.failed(self.shared.now(), self.line.tried(), self.whom());
+                    }
                     let (user, address) = (self.line.user(), &*self.entrance.address);
                     self.shared.activity.count_refusal(self.shared.now(), user, &command, &refusal);
                     if let Some(left_out) = self.admit_to_log() {
@@ -199,6 +226,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                         let address = &*self.entrance.address;
                         tracing::info!(target: "cmap::hub", address, left_out, "hangs up: {why}");
                     }
+                    self.ending = Some(why);
                     return Ok(false);
                 }
             }

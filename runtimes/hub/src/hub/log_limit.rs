@@ -5,15 +5,16 @@ use std::sync::{Mutex, PoisonError};
 
 use cmap_core::time::Instant;
 
-/// How many lines there are in a second.
-const LINES: u32 = 10;
-
 /// That second.
 const STRETCH: Duration = Duration::from_secs(1);
 
 /// A limit of lines, which counts those that it leaves out.
-#[derive(Debug, Default)]
-pub(super) struct LogLimit(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct LogLimit {
+    /// How many lines there are in a second.
+    most: u32,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -23,13 +24,17 @@ struct State {
 }
 
 impl LogLimit {
+    pub(super) fn of(most: u32) -> Self {
+        Self { most, state: Mutex::default() }
+    }
+
     /// Whether a line is written now, and how many were left out since the last one that was.
     pub(super) fn admit(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.began.is_none_or(|began| now.saturating_since(began) >= STRETCH) {
             (state.began, state.lines) = (Some(now), 0);
         }
-        if state.lines >= LINES {
+        if state.lines >= self.most {
             state.left_out += 1;
             return None;
         }
@@ -44,7 +49,7 @@ mod tests {
 
     #[test]
     fn ten_lines_a_second_are_written_and_the_next_one_tells_how_many_were_not_x_142() {
-        let (limit, at) = (LogLimit::default(), |millis| Instant::ORIGIN + Duration::from_millis(millis));
+        let (limit, at) = (LogLimit::of(10), |millis| Instant::ORIGIN + Duration::from_millis(millis));
 
         let written = (0..15).filter(|millis| limit.admit(at(*millis)).is_some()).count();
 

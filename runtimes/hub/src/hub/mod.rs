@@ -18,6 +18,7 @@
 //! | `purse` | the budget of bytes, awaited |
 //! | `packers` | compressors of replies |
 //! | `sending` | bytes to a client, which may be slow |
+//! | `audit` | who has logged in, has failed to, and has gone |
 //! | `log_limit` | how many lines of the log clients can cause |
 //! | `track` | where a command is, and for how long |
 //! | `histograms` | how long commands take |
@@ -29,6 +30,7 @@
 //! | `status` | `/status`, `/metrics`, `/healthz` |
 
 mod activity;
+mod audit;
 mod changes;
 mod cleanup;
 mod clients;
@@ -179,15 +181,18 @@ impl Hub {
     }
 
     /// Ends the hub: it accepts nobody any more, hangs up on clients that have nothing open, lets the others finish for as long as
-    /// the configuration says, and then ends what they have open. The status is there to the end. Returns how many it did not
-    /// wait for.
-    pub async fn drain(self) -> usize {
+    /// the configuration says or until `hurry` is over, and then ends what they have open. The status is there to the end. Returns
+    /// how many it did not wait for.
+    pub async fn drain(self, hurry: impl Future<Output = ()>) -> usize {
         self.shared.set_stage(Stage::Draining);
         self.listeners.close();
         // What waits has to have its turn.
         self.shared.gate.resume();
-        let ended = self.shared.wait_until_empty();
-        let in_time = tokio::time::timeout(self.shared.settings().drain, ended).await.is_ok();
+        let in_time = tokio::select! {
+            () = self.shared.wait_until_empty() => true,
+            () = tokio::time::sleep(self.shared.settings().drain) => false,
+            () = hurry => false,
+        };
         let left = if in_time { 0 } else { self.shared.connections() };
         self.shared.set_stage(Stage::Ended);
         // What those leave behind is ended upstream.

@@ -13,6 +13,7 @@ use cmap_tokio::ReverseListener;
 use tokio::sync::{Notify, watch};
 
 use super::activity::Activity;
+use super::audit::Audit;
 use super::clients::{Clients, Ended};
 use super::clock::Clock;
 use super::descriptors::Reserve;
@@ -27,6 +28,9 @@ use super::upstream::Upstream;
 use crate::config::{Config, Limits};
 use crate::protocol::{Common, Doors, Ending, Facts, Full, Gauge, SessionId, Sessions, Surroundings};
 use crate::users::{Rules, User, Users};
+
+/// How many lines of the log each kind of clients can cause in a second.
+const LINES: u32 = 10;
 
 /// How long uses upstream may go on when the hub has ended.
 const LAST_USES: Duration = Duration::from_secs(2);
@@ -43,6 +47,7 @@ pub(super) struct Shared {
     pub(super) packers: Packers,
     pub(super) log_of_strangers: LogLimit,
     pub(super) log_of_users: LogLimit,
+    pub(super) audit: Audit,
     users: RwLock<Arc<Users>>,
     settings: RwLock<Arc<Settings>>,
     /// Whether there is a status, since the start.
@@ -139,8 +144,9 @@ impl Shared {
                 doors: Doors::new(limits.doors),
             }),
             packers: Packers::default(),
-            log_of_strangers: LogLimit::default(),
-            log_of_users: LogLimit::default(),
+            log_of_strangers: LogLimit::of(LINES),
+            log_of_users: LogLimit::of(LINES),
+            audit: Audit::new(),
             users: RwLock::new(Arc::new(users)),
             settings: RwLock::new(Arc::new(settings)),
             has_status: config.status.is_some(),
@@ -353,17 +359,16 @@ fn fates_of(before: &Users, after: &Users, others: &BTreeSet<String>) -> BTreeMa
 
 impl Entrance {
     /// Its client may run commands from now on, as `user` if it has logged in: both count until the connection ends.
-    pub(super) fn note_in(&mut self, user: Option<&Arc<str>>) {
+    /// The client may run commands; whether it has logged in just now.
+    pub(super) fn note_in(&mut self, user: Option<&Arc<str>>) -> bool {
         if self.is_stranger {
             self.is_stranger = false;
             self.shared.lock().doors.let_in(&self.address);
         }
-        if self.user.is_none()
-            && let Some(user) = user
-        {
-            self.user = Some(Arc::clone(user));
-            self.shared.clients.name(self.number, user);
-        }
+        let Some(user) = user.filter(|_| self.user.is_none()) else { return false };
+        self.user = Some(Arc::clone(user));
+        self.shared.clients.name(self.number, user);
+        true
     }
 }
 

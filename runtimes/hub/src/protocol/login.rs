@@ -16,6 +16,11 @@ const CONVERSATION: i32 = 1;
 /// The database that knows the hub's users.
 const SOURCE: &str = "admin";
 
+/// Whether a command of this name is part of a login.
+pub(crate) fn is_login(command: &str) -> bool {
+    matches!(command, "saslStart" | "saslContinue")
+}
+
 /// A login between two of its messages.
 #[derive(Debug)]
 pub(super) enum Conversation {
@@ -67,6 +72,12 @@ pub(super) fn start(
     let skip_empty_exchange = options.is_ok_and(|options| options.get_bool("skipEmptyExchange").unwrap_or_default());
     let next = Next::Goes(Conversation::Proof { verifier: Box::new(verifier), user, skip_empty_exchange });
     Ok(Step { reply: reply(first.as_bytes(), false), next })
+}
+
+/// The name of the user that a `saslStart` is for, if it can be read.
+pub(super) fn name(body: &RawDocument) -> Option<String> {
+    let login = ScramLogin::parse(body.get_binary("payload").ok()?.bytes).ok()?;
+    Some(login.username().to_owned())
 }
 
 /// `saslContinue`.

@@ -18,7 +18,7 @@ pub(super) fn cut(name: &str) -> &str {
 }
 
 /// The front of a name, with its control characters escaped.
-pub(super) fn shown(name: &str) -> impl fmt::Display {
+pub(crate) fn shown(name: &str) -> impl fmt::Display {
     cut(name).escape_debug()
 }
 

@@ -229,7 +229,7 @@ async fn a_hub_that_drains_lets_a_transaction_end_and_hangs_up_on_idle_clients()
 
     let status = house.hub.status_address().unwrap();
     let House { hub, .. } = house;
-    let draining = tokio::spawn(hub.drain());
+    let draining = tokio::spawn(hub.drain(std::future::pending()));
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(get(status, "/healthz").await, (503, "the hub ends\n".into()));
     assert_eq!(get(status, "/status.json").await.0, 200, "the status is there to the end (X-143)");

@@ -131,12 +131,14 @@ fn a_check_reads_the_certificates_that_the_configuration_names() {
 async fn a_user_logs_in_by_a_unix_socket() {
     let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
     let path = folder.path().join("hub.sock");
-    let listen = format!("[[listen]]\nunix = '{}'", path.display());
+    let listen = format!("[[listen]]\nunix = '{}'\nmode = '0660'", path.display());
     let _house = Plan::before(&servers, "").user("app", "").more(&listen).start().await;
 
     let host = path.display().to_string().replace('/', "%2F");
 
     assert!(is_served(&format!("mongodb://app:secret@{host}/?loadBalanced=true")).await);
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o660);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -221,4 +223,53 @@ async fn at_sigterm_an_open_cursor_may_end_and_then_the_program_does() {
     })
     .await;
     assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_sigterm_ends_the_program_and_its_status_says_that_a_client_was_cut_off() {
+    let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
+    let mut hub = HubProgram::start(folder.path(), &servers.uri(""), &[], "drain-seconds = 300\n");
+    let client = Client::connect(&format!("mongodb://{}/?loadBalanced=true", hub.address)).await.unwrap();
+    client.run(("test", rawdoc! { "insert": "c", "documents": numbered(10) })).await.unwrap();
+    let mut connection = client.check_out().await.unwrap();
+    connection.run_command("test", rawdoc! { "find": "c", "batchSize": 2 }).await.unwrap();
+
+    signal(&hub, "-TERM");
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    assert_eq!(hub.process.0.try_wait().unwrap(), None, "it waits for the cursor");
+    signal(&hub, "-TERM");
+
+    let mut ended = None;
+    eventually("the program ends", async || {
+        ended = hub.process.0.try_wait().unwrap();
+        ended.is_some()
+    })
+    .await;
+    assert_eq!(ended.and_then(|status| status.code()), Some(1));
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_log_has_who_logs_in_who_fails_to_and_who_has_gone() {
+    let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
+    let log = folder.path().join("log");
+    let (filter, users) = ("cmap::hub::audit=info", ["anna".to_owned()]);
+    let hub = HubProgram::start_with_log(filter, &log, folder.path(), &servers.uri(""), &users);
+    let uri = |login: &str| format!("mongodb://{login}@{}/?loadBalanced=true&timeoutMS=2000", hub.address);
+
+    let client = Client::connect(&uri("anna:secret")).await.unwrap();
+    client.run(("test", rawdoc! { "count": "c" })).await.unwrap();
+    client.close(std::time::Duration::from_secs(1)).await.unwrap();
+    assert!(!is_served(&uri("eve:guess")).await);
+
+    let has = |line: &str, text: &str| text.lines().any(|own| own.contains(line) && own.contains("127.0.0.1"));
+    eventually("all is logged", async || {
+        let text = fs::read_to_string(&log).unwrap();
+        let lines = ["logged in user=\"anna\"", "failed to log in tried=eve", "gone: it has hung up user=\"anna\""];
+        lines.iter().all(|line| has(line, &text))
+    })
+    .await;
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(!text.contains("secret") && !text.contains("guess"), "{text}");
 }

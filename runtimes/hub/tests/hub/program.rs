@@ -41,6 +41,15 @@ impl HubProgram {
         Self::start_by(shell, folder, upstream, users, more)
     }
 
+    /// With a log of what `filter` says, in the file `log`.
+    #[cfg(unix)]
+    pub(crate) fn start_with_log(filter: &str, log: &Path, folder: &Path, upstream: &str, users: &[String]) -> Self {
+        let mut shell = Command::new("sh");
+        let script = format!("RUST_LOG={filter} exec \"$0\" \"$@\" 2>'{}'", log.display());
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_cmap-hub")]);
+        Self::start_by(shell, folder, upstream, users, "")
+    }
+
     fn start_by(mut command: Command, folder: &Path, upstream: &str, users: &[String], more: &str) -> Self {
         let mut text = String::new();
         if !users.is_empty() {

@@ -21,6 +21,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::audit;
 use super::clients::ConnectedClient;
 use super::error::StartError;
 use super::listeners;
@@ -79,7 +80,7 @@ impl Operator {
         let peer = stream.peer_cred()?;
         let (uid, pid) = (peer.uid(), peer.pid());
         if uid != 0 && uid != rustix::process::geteuid().as_raw() {
-            tracing::warn!(target: "cmap::hub", uid, pid, "another user has come to the control socket, and was hung up on");
+            tracing::warn!(target: audit::TARGET, uid, pid, "another user has come to the control socket, and was hung up on");
             return Ok(());
         }
         let (read, mut write) = stream.split();
@@ -91,7 +92,7 @@ impl Operator {
                 return Ok(());
             }
             let line = String::from_utf8_lossy(&line);
-            tracing::info!(target: "cmap::hub", uid, pid, order = ?line.trim(), "control");
+            tracing::info!(target: audit::TARGET, uid, pid, order = ?line.trim(), "control");
             let answer = match line.parse::<Order>() {
                 Ok(order) => self.carry_out(order).await,
                 Err(error) => Err(format!("{error}")),

@@ -52,6 +52,7 @@ impl Line {
             // A fault is no error of the hello (SRV-6).
             && let Ok(step) = login::start(around.users, first.get_str("db").unwrap_or_default(), first, nonce)
         {
+            self.tried = login::name(first);
             let first = self.step(step, around)?;
             reply.append(cstr!("speculativeAuthenticate"), first);
         }

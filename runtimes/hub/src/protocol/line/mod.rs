@@ -35,7 +35,7 @@ use thiserror::Error;
 use super::common::{Common, lock};
 use super::greeting::{self, Facts};
 use super::holdings::Holdings;
-use super::login::{self, Conversation};
+use super::login::{self, Conversation, is_login};
 use super::operations::Operations;
 use super::refusal::Refusal;
 use super::request::{Fault, Forward, Request, SessionId};
@@ -84,6 +84,8 @@ pub struct Line {
     /// Who logged in.
     user: Option<Arc<str>>,
     conversation: Option<Conversation>,
+    /// The name that it has tried to log in by.
+    tried: Option<String>,
     failed_logins: u32,
     holdings: Holdings,
     /// The rest of a `killCursors` that goes to several servers.
@@ -176,6 +178,7 @@ impl Line {
             agreed: [false; CompressorId::ALL.len()],
             user: None,
             conversation: None,
+            tried: None,
             failed_logins: 0,
             holdings: Holdings::default(),
             killing: None,
@@ -317,6 +320,11 @@ impl Line {
         self.user.as_ref()
     }
 
+    /// The name that its last login was for, as the client has written it.
+    pub fn tried(&self) -> Option<&str> {
+        self.tried.as_deref()
+    }
+
     /// Whether the client may run commands, or could before its user was removed.
     pub fn is_in(&self) -> bool {
         self.is_in
@@ -419,7 +427,7 @@ impl Line {
             }
             Err(refusal) => {
                 self.send(&request, &refusal.reply());
-                let is_login = matches!(request.name.as_str(), "saslStart" | "saslContinue");
+                let is_login = is_login(&request.name);
                 self.outputs.push_back(LineOutput::Refused(request.name.clone(), refusal));
                 if self.user.is_some() && self.acts_as(around).is_none() {
                     self.end(Ending::UserRemoved);
@@ -447,6 +455,7 @@ impl Line {
             "saslStart" => {
                 self.begin_login(around)?;
                 let nonce = (around.nonce)().ok_or_else(logins::no_random_bits)?;
+                self.tried = login::name(body);
                 let step = login::start(around.users, &request.database, body, nonce)?;
                 return self.step(step, around).map(Answer::Reply);
             }
