@@ -229,11 +229,11 @@ impl<'a> Found<'a> {
 
     /// A field that may be a stage, and what is in it.
     fn stage(&mut self, key: &'a str, value: RawBsonRef<'a>) -> Result<(), Refusal> {
-        let mut database = None;
+        let mut databases = [None; 2];
         match key {
             key if !key.starts_with('$') => {}
-            "$lookup" | "$graphLookup" => database = self.source(value, "from")?,
-            "$unionWith" => database = self.source(value, "coll")?,
+            "$lookup" | "$graphLookup" => databases = self.source(value, "from")?,
+            "$unionWith" => databases = self.source(value, "coll")?,
             "$out" => _ = self.named(value, "$out")?,
             stage if OF_THE_SERVER.contains(&stage) => self.add(self.database, "", stage),
             "$changeStream" if is_of_all_databases(value)? => self.add("admin", "", "allChangesForCluster"),
@@ -243,11 +243,14 @@ impl<'a> Found<'a> {
             }
             _ => {}
         }
-        let is_another = |database: &&str| *database != self.database && !self.around.contains(database);
-        let Some(database) = database.filter(is_another) else { return self.value(value) };
-        self.around.push(database);
+        let outside = self.around.len();
+        for database in databases.into_iter().flatten() {
+            if database != self.database && !self.around.contains(&database) {
+                self.around.push(database);
+            }
+        }
         let found = self.value(value);
-        self.around.pop();
+        self.around.truncate(outside);
         found
     }
 
@@ -260,18 +263,19 @@ impl<'a> Found<'a> {
     }
 
     /// A collection that a stage reads: a name, or a document whose `field` is a name or names database and collection. Returns the
-    /// database that the stage names.
-    fn source(&mut self, stage: RawBsonRef<'a>, name: &str) -> Result<Option<&'a str>, Refusal> {
-        let Some(stage) = stage.as_document() else { return self.named(stage, "aggregate") };
-        match (field(stage, name)?, text(stage, "db")?) {
+    /// databases that the stage names: its pipeline may be one of there, whatever its `field` is.
+    fn source(&mut self, stage: RawBsonRef<'a>, name: &str) -> Result<[Option<&'a str>; 2], Refusal> {
+        let Some(stage) = stage.as_document() else { return Ok([self.named(stage, "aggregate")?, None]) };
+        let database = text(stage, "db")?;
+        let of_source = match (field(stage, name)?, database) {
             (Some(RawBsonRef::String(collection)), Some(database)) => {
                 self.add(database, collection, "aggregate");
-                Ok(Some(database))
+                None
             }
-            (Some(named), _) => self.named(named, "aggregate"),
-            // Its pipeline may be one of there.
-            (None, database) => Ok(database),
-        }
+            (Some(named), _) => self.named(named, "aggregate")?,
+            (None, _) => None,
+        };
+        Ok([database, of_source])
     }
 
     /// A collection by its name, or by a document that names it and perhaps its database, which is returned.

@@ -46,11 +46,16 @@ fn what_is_of_another_type_hides_nothing_next_to_it_x_133() {
     let rename =
         RawDocumentBuf::try_from(&doc! { "renameCollection": code, "to": "config.c", "$db": "admin" }).unwrap();
     assert_eq!(of(&rename), ["renameCollection .", "renameCollection config.c"]);
-    let union = rawdoc! { "$unionWith": { "db": "config", "pipeline": [{ "$unionWith": "secret" }] } };
-    assert_eq!(
-        of(&rawdoc! { "aggregate": "c", "$db": "d", "pipeline": [union] }),
-        ["aggregate config.secret", "aggregate d.c", "aggregate d.secret"]
-    );
+    let inner = doc! { "db": "config", "pipeline": [{ "$unionWith": "secret" }] };
+    let mut of_code = inner.clone();
+    of_code.insert("coll", Bson::JavaScriptCode("c".into()));
+    for union in [inner, of_code] {
+        let command = doc! { "aggregate": "c", "$db": "d", "pipeline": [{ "$unionWith": union }] };
+        assert_eq!(
+            of(&RawDocumentBuf::try_from(&command).unwrap()),
+            ["aggregate config.secret", "aggregate d.c", "aggregate d.secret"]
+        );
+    }
 }
 
 #[test]
