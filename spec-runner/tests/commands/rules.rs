@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The prefixes of ids. Some name no rule yet, so that the first citation of such an id asks for its row.
 const PREFIXES: &[&str] = &[
     "AUTH", "BP", "BW", "CMAP", "COMP", "CS", "CSOT", "DNS", "FMT", "FORK", "HS", "LB", "LOG", "MAN", "MON", "MSG",
-    "OIDC", "PIN", "RTY", "SDAM", "SEL", "SES", "SOCKS", "SRV", "TLS", "TOP", "TXN", "URI", "X",
+    "OIDC", "OTEL", "PIN", "RTY", "SDAM", "SEL", "SES", "SOCKS", "SRV", "TLS", "TOP", "TXN", "URI", "X",
 ];
 
 const RULES: &str = "docs/rules.md";

@@ -15,7 +15,7 @@ use super::target::Target;
 use crate::error::CommandErrorKind;
 
 /// What a client sends by itself, when nobody waits any more.
-const OF_NOBODY: [&str; 2] = ["killCursors", "endSessions"];
+const SENT_UNASKED: [&str; 2] = ["killCursors", "endSessions"];
 
 /// Not shown in the text of a command (OTEL-8).
 const NOT_SHOWN: [&str; 4] = ["lsid", "$db", "$clusterTime", "signature"];
@@ -33,7 +33,7 @@ impl Spans {
         command: &Command<'_>,
         declaration: Option<&RawDocument>,
     ) -> Option<CommandSpan> {
-        if is_sensitive(command.body) || OF_NOBODY.contains(&sent.name.as_str()) {
+        if is_sensitive(command.body) || SENT_UNASKED.contains(&sent.name.as_str()) {
             return None;
         }
         let target = Target::of(command.body, command.database);

@@ -34,7 +34,7 @@ impl Config {
 fn in_the_clear(address: SocketAddr) -> Option<String> {
     (!address.ip().is_loopback()).then(|| {
         format!(
-            "listen.address {address} has no certificate: whoever is on the way reads and changes what clients send; name a \
+            "listen.address {address} has no certificate: anybody on the network between can read and change what clients send; name a \
              `certificate`, or listen on 127.0.0.1 or a Unix socket"
         )
     })

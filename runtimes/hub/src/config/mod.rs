@@ -40,6 +40,7 @@
 mod advice;
 mod error;
 mod keys;
+mod listen;
 mod memory;
 mod read;
 mod reverse;
@@ -163,7 +164,7 @@ pub enum Listener {
     Unix {
         /// The path.
         path: PathBuf,
-        /// Who may connect.
+        /// Which users of this machine may connect.
         access: SocketAccess,
     },
 }

@@ -12,18 +12,15 @@ use cmap_core::wire::CompressorId;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::listen::{self, ListenTable};
 use super::memory::default_budget;
 use super::reverse::{self, ReverseTable};
-use super::socket_access::{SocketAccess, group_of, mode_of};
-use super::{Config, ConfigError, Keys, Limits, Listener, Places, PlacesAsked};
+use super::{Config, ConfigError, Keys, Limits, Places, PlacesAsked};
 use crate::protocol::{DoorLimits, MemoryLimits, QueueLimits};
 use crate::users;
 
 /// How many connections upstream a server has if the connection string does not say.
 const CONNECTIONS: u32 = 20;
-
-/// The groups of the machine.
-const GROUPS: &str = "/etc/group";
 
 /// How many strangers there may be unless it is said: drivers that open all of their connections at once are strangers for the milliseconds of
 /// their login.
@@ -68,16 +65,6 @@ struct IdentityTable {
     password_file: PathBuf,
     #[serde(default = "admin")]
     source: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct ListenTable {
-    address: Option<SocketAddr>,
-    unix: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    mode: Option<String>,
-    group: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -203,7 +190,7 @@ pub fn control_path(path: &Path) -> Result<PathBuf, ConfigError> {
 /// Checks a file, and names it in every error.
 pub(super) struct Check<'a> {
     path: &'a Path,
-    folder: &'a Path,
+    pub(super) folder: &'a Path,
     /// The files so far that hold a secret.
     secret_files: RefCell<Vec<PathBuf>>,
 }
@@ -251,7 +238,7 @@ impl Check<'_> {
             ));
         }
         let count = users.iter().flatten().count();
-        let listeners = self.listeners(file.listen, users.is_some())?;
+        let listeners = listen::check(self, file.listen, users.is_some())?;
         Ok(Config {
             path: self.path.into(),
             keys: Keys::default(),
@@ -281,53 +268,6 @@ impl Check<'_> {
             Ok(()) => Ok(credential),
             Err(_) => Err(self.value("upstream.identity..username", &table.username, "write a user name and a source")),
         }
-    }
-
-    fn listeners(&self, tables: Vec<ListenTable>, has_users: bool) -> Result<Vec<Listener>, ConfigError> {
-        if tables.is_empty() {
-            return Err(self.value("listen", "(missing)", "write a table [[listen]] with `address` or `unix`"));
-        }
-        tables.into_iter().map(|table| self.listener(table, has_users)).collect()
-    }
-
-    fn listener(&self, table: ListenTable, has_users: bool) -> Result<Listener, ConfigError> {
-        let access = self.socket_access(&table)?;
-        match (table.address, table.unix) {
-            (Some(address), None) => {
-                if access != SocketAccess::default() {
-                    let rule = "`mode` and `group` are of Unix sockets; remove them";
-                    return Err(self.value("listen.address", &address.to_string(), rule));
-                }
-                let is_local = address.ip().is_loopback();
-                if !has_users && !is_local {
-                    let rule = "without `users` anybody who reaches the hub may use it; name a users file, or listen on \
-                                127.0.0.1 or a Unix socket";
-                    return Err(self.value("listen.address", &address.to_string(), rule));
-                }
-                table.certificate.iter().for_each(|path| self.note_secret(path));
-                let certificate = table.certificate.map(|path| self.folder.join(path));
-                Ok(Listener::Tcp { address, certificate })
-            }
-            (None, Some(path)) if table.certificate.is_none() => Ok(Listener::Unix { path, access }),
-            (None, Some(path)) => Err(self.value(
-                "listen.certificate",
-                &path.display().to_string(),
-                "a Unix socket has no TLS; remove it",
-            )),
-            _ => Err(self.value("listen", "..", "write either `address` or `unix`")),
-        }
-    }
-
-    fn socket_access(&self, table: &ListenTable) -> Result<SocketAccess, ConfigError> {
-        let mode = table.mode.as_deref().map(|text| {
-            mode_of(text).ok_or_else(|| self.value("listen.mode", text, "write octal digits as for chmod: \"0660\""))
-        });
-        let groups = fs::read_to_string(GROUPS).unwrap_or_default();
-        let group = table.group.as_deref().map(|text| {
-            let rule = "write the name of a group in /etc/group, or the number of one";
-            group_of(text, &groups).ok_or_else(|| self.value("listen.group", text, rule))
-        });
-        Ok(SocketAccess { mode: mode.transpose()?, group: group.transpose()? })
     }
 
     /// All of them, unless it is said which.

@@ -216,13 +216,8 @@ async fn at_sigterm_an_open_cursor_may_end_and_then_the_program_does() {
     client.close(std::time::Duration::from_secs(1)).await.unwrap();
 
     assert_eq!(rest, 8);
-    let mut ended = None;
-    eventually("the program ends", async || {
-        ended = hub.process.0.try_wait().unwrap();
-        ended.is_some()
-    })
-    .await;
-    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    let ended = end_of(&mut hub).await;
+    assert!(ended.success(), "{ended:?}");
 }
 
 #[cfg(unix)]
@@ -240,13 +235,7 @@ async fn a_second_sigterm_ends_the_program_and_its_status_says_that_a_client_was
     assert_eq!(hub.process.0.try_wait().unwrap(), None, "it waits for the cursor");
     signal(&hub, "-TERM");
 
-    let mut ended = None;
-    eventually("the program ends", async || {
-        ended = hub.process.0.try_wait().unwrap();
-        ended.is_some()
-    })
-    .await;
-    assert_eq!(ended.and_then(|status| status.code()), Some(1));
+    assert_eq!(end_of(&mut hub).await.code(), Some(1));
 }
 
 #[cfg(unix)]
@@ -272,4 +261,16 @@ async fn the_audit_log_has_who_logs_in_who_fails_to_and_who_has_gone() {
     .await;
     let text = fs::read_to_string(&log).unwrap();
     assert!(!text.contains("secret") && !text.contains("guess"), "{text}");
+}
+
+/// How the program ends, which is about to.
+#[cfg(unix)]
+async fn end_of(hub: &mut HubProgram) -> std::process::ExitStatus {
+    let mut ended = None;
+    eventually("the program ends", async || {
+        ended = hub.process.0.try_wait().unwrap();
+        ended.is_some()
+    })
+    .await;
+    ended.unwrap()
 }
