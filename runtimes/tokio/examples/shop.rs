@@ -64,7 +64,7 @@ struct Order {
     count: i64,
 }
 
-/// A change of the goods. `full_document` is the good, unless it was deleted.
+/// A change of the goods. `full_document` is the good as it is when the server looks it up, unless it was deleted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Change {
