@@ -2,7 +2,10 @@
 
 #[cfg(unix)]
 mod ctl;
+mod service;
 mod signals;
+#[cfg(unix)]
+mod upgrade;
 
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +15,7 @@ use clap::{Parser, Subcommand};
 use cmap_core::ErrorChain;
 use cmap_core::options::Secret;
 use cmap_hub::config;
-use cmap_hub::hub::{Hub, Reloaded};
+use cmap_hub::hub::{Hub, Inherited, Reloaded};
 use cmap_hub::users::{self, NewUser};
 use tracing_subscriber::EnvFilter;
 use zeroize::Zeroizing;
@@ -32,6 +35,10 @@ struct Arguments {
     /// End when standard input ends
     #[arg(long)]
     until_stdin_ends: bool,
+    /// Take over from the hub that runs, whose control socket this is: the order `ctl upgrade` starts a process like that
+    #[cfg(unix)]
+    #[arg(long, value_name = "PATH")]
+    take_over: Option<PathBuf>,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -47,7 +54,7 @@ enum Command {
         /// The control socket, in place of that of the configuration
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
-        /// status, users, pause [SECONDS], resume, drain, kick user NAME, kick address ADDRESS, kick connection NUMBER, reload,
+        /// status, users, pause [SECONDS], resume, drain, upgrade, kick user NAME, kick address ADDRESS, kick connection NUMBER, reload,
         /// log-level FILTER
         #[arg(required = true)]
         order: Vec<String>,
@@ -81,7 +88,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         None if arguments.check => check(&arguments.config),
-        None => serve(&arguments.config, arguments.until_stdin_ends),
+        None => serve(arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -123,7 +130,7 @@ fn check(path: &Path) -> Done {
     Ok(())
 }
 
-fn serve(path: &Path, until_stdin_ends: bool) -> Done {
+fn serve(arguments: Arguments) -> Done {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_filter_reloading();
     let filters = log.reload_handle();
@@ -132,25 +139,37 @@ fn serve(path: &Path, until_stdin_ends: bool) -> Done {
         let filter = EnvFilter::try_new(text).map_err(|error| error.to_string())?;
         filters.reload(filter).map_err(|error| error.to_string())
     };
-    let config = config::read(path)?;
+    let config = config::read(&arguments.config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(config, until_stdin_ends, set_filter))
+    runtime.block_on(run(config, arguments, set_filter))
 }
 
 async fn run(
     config: config::Config,
-    until_stdin_ends: bool,
+    arguments: Arguments,
     set_filter: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,
 ) -> Done {
     let mut signals = Signals::new()?;
-    let hub = Hub::start(config).await?;
+    #[cfg(unix)]
+    let inherited = match &arguments.take_over {
+        Some(control) => Inherited::from_hub(control).await?,
+        None => Inherited::from_system()?,
+    };
+    #[cfg(not(unix))]
+    let inherited = Inherited::default();
+    let hub = Hub::start_by(config, inherited).await?;
     hub.on_log_level(set_filter);
+    let until_stdin_ends = arguments.until_stdin_ends;
+    #[cfg(unix)]
+    hub.on_upgrade(upgrade::start_by(arguments)?);
     for address in hub.addresses() {
-        writeln!(io::stdout(), "listening on {address}")?;
+        // It serves, whether somebody reads that or not.
+        let _ = writeln!(io::stdout(), "listening on {address}");
     }
     if let Some(address) = hub.status_address() {
         tracing::info!(target: "cmap::hub", "status at http://{address}/status");
     }
+    service::is_ready();
     let mut stdin_ends = std::pin::pin!(stdin_ends(until_stdin_ends));
     loop {
         let asked = tokio::select! {
@@ -160,8 +179,15 @@ async fn run(
         };
         match asked {
             Asked::End => break,
-            Asked::Reload => reload(&hub).await,
+            Asked::Reload => {
+                service::reloads();
+                reload(&hub).await;
+                service::is_ready();
+            }
         }
+    }
+    if !hub.has_successor() {
+        service::ends();
     }
     // Who asks again does not want to wait.
     let hurry = async { while signals.next().await != Asked::End {} };

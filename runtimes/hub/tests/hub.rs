@@ -42,5 +42,8 @@ mod standalone;
 mod status;
 #[path = "hub/unknown.rs"]
 mod unknown;
+#[cfg(unix)]
+#[path = "hub/upgrades.rs"]
+mod upgrades;
 #[path = "hub/users.rs"]
 mod users;

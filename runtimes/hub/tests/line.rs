@@ -25,8 +25,8 @@ use cmap_core::wire::{
     CommandReply, Compression, Compressor, CompressorId, Field, Flags, Limits, Message, MessageIds, MessageWriter,
 };
 use cmap_hub::protocol::{
-    Class, Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations,
-    Route, Sessions, Surroundings, Whose,
+    Begins, Class, Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId,
+    Operations, Route, Sessions, Surroundings, Whose,
 };
 use cmap_hub::users::{self, NewUser, Pattern, Rule, Rules, Users};
 
@@ -97,7 +97,7 @@ impl Hub {
                 }),
             }),
             operations: Listed::default(),
-            facts: Facts { service: ServiceId([1; 12]), max_wire_version: 21, has_users },
+            facts: Facts { service: ServiceId([1; 12]), max_wire_version: 21, has_users, begins: Begins::Everything },
         }
     }
 

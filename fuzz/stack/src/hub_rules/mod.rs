@@ -17,7 +17,7 @@ use cmap_core::wire::{
     CommandReply, CompressorId, Field as Appended, Flags, Limits, Message, MessageIds, MessageWriter,
 };
 use cmap_hub::protocol::{
-    Common, DoorLimits, Doors, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations, Sessions,
+    Begins, Common, DoorLimits, Doors, Facts, Forward, Line, LineOutput, Operation, OperationId, Operations, Sessions,
     Surroundings, Whose,
 };
 use cmap_hub::users::{Pattern, Rule, Rules, Users};
@@ -180,7 +180,12 @@ impl Hub {
             users: &self.users,
             common: &self.common,
             operations: &NoOthers,
-            facts: Facts { service: ServiceId([1; 12]), max_wire_version: 21, has_users: false },
+            facts: Facts {
+                service: ServiceId([1; 12]),
+                max_wire_version: 21,
+                has_users: false,
+                begins: Begins::Everything,
+            },
             compressors: &[CompressorId::Snappy],
             nonce: &mut || None,
         };

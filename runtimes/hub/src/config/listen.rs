@@ -53,7 +53,9 @@ fn listener(check: &Check<'_>, table: ListenTable, has_users: bool) -> Result<Li
             let certificate = table.certificate.map(|path| check.folder.join(path));
             Ok(Listener::Tcp { address, certificate })
         }
-        (None, Some(path)) if table.certificate.is_none() => Ok(Listener::Unix { path, access }),
+        (None, Some(path)) if table.certificate.is_none() => {
+            Ok(Listener::Unix { path: check.folder.join(path), access })
+        }
         (None, Some(path)) => {
             Err(check.value("listen.certificate", &path.display().to_string(), "a Unix socket has no TLS; remove it"))
         }

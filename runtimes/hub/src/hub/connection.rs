@@ -96,16 +96,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let mut stage = self.shared.stage();
         let mut small = [0; SMALL];
         let mut large = Vec::new();
+        let mut heard = None;
         loop {
             let goes_on = self.drain().await?;
             self.note_taken();
             if !goes_on {
                 return Ok(());
             }
-            match *stage.borrow_and_update() {
-                Stage::Open => {}
-                Stage::Draining if !self.line.is_idle() => {}
-                Stage::Draining | Stage::Ended => return Ok(()),
+            let spread = match *stage.borrow_and_update() {
+                Stage::Open => None,
+                Stage::Draining(spread) => Some(spread),
+                Stage::Ended => return Ok(()),
+            };
+            let idle_until =
+                spread.filter(|_| self.line.is_idle()).map(|spread| spread.end_of(self.entrance.number, heard));
+            if idle_until.is_some_and(|at| at <= tokio::time::Instant::now()) {
+                return Ok(());
             }
             if self.line.pending() > LARGE_FROM {
                 large.resize(LARGE, 0);
@@ -116,6 +122,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             self.account();
             let is_waiting = self.hold.is_waiting();
             let until = self.line.poll_timeout().filter(|_| !is_waiting).map(|at| self.shared.moment(at));
+            let until = until.into_iter().chain(idle_until).min();
             let (running, hold, ended) = (&mut self.running, &mut self.hold, &mut self.entrance.ended);
             let woken = tokio::select! {
                 biased;
@@ -140,6 +147,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 } => Woken::TimeUp,
                 _ = stage.changed() => Woken::StageChanged,
             };
+            if spread.is_some() && matches!(woken, Woken::Bytes(_) | Woken::Done(_)) {
+                heard = Some(tokio::time::Instant::now());
+            }
             match woken {
                 Woken::Bytes(0) => return Ok(()),
                 Woken::Bytes(count) => {

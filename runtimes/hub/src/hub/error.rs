@@ -4,7 +4,7 @@ use std::io;
 
 use cmap_core::options::PoolOptionsError;
 use cmap_tokio::reverse::BindError;
-use cmap_tokio::{ClientError, RotationError};
+use cmap_tokio::{CheckOutError, ClientError, RotationError};
 use thiserror::Error;
 
 use super::tls::CertificateError;
@@ -28,6 +28,9 @@ pub enum StartError {
     /// The client upstream cannot be made.
     #[error("the client upstream cannot be made: {0}")]
     Client(#[from] ClientError),
+    /// Another hub runs, and no server upstream lets this one in.
+    #[error("this hub does not take over from the one that runs, since it cannot connect to upstream: {0}")]
+    Upstream(CheckOutError),
     /// Agents of servers cannot come in.
     #[error("upstream.reverse: {0}")]
     Reverse(#[from] BindError),

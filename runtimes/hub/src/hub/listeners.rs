@@ -4,9 +4,6 @@ use core::fmt;
 use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
-#[cfg(unix)]
-use std::path::Path;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use socket2::{SockRef, TcpKeepalive};
@@ -16,7 +13,9 @@ use tokio_rustls::TlsAcceptor;
 
 use super::connection;
 use super::error::NoListener;
+use super::inherited::Inherited;
 use super::shared::{Entrance, Shared, Stage};
+use super::sockets::{Place, Socket, Spare};
 use super::tls;
 use crate::config::{Listener, SocketAccess};
 
@@ -32,17 +31,14 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The listeners that are open.
 #[derive(Default)]
-pub(super) struct Listeners(Mutex<Vec<Door>>);
+pub(super) struct Listeners {
+    doors: Mutex<Vec<Door>>,
+    /// Those of the status and of operators, by which no clients come in.
+    others: Mutex<Vec<(Place, Spare)>>,
+}
 
 /// Listeners that can be opened.
 pub(super) struct Prepared(Vec<New>);
-
-/// Where a hub listens, as the configuration says it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
-    Tcp(SocketAddr),
-    Unix(PathBuf),
-}
 
 /// An open listener. Dropping it closes it.
 struct Door {
@@ -50,6 +46,7 @@ struct Door {
     /// Its address, if it has one.
     address: Option<SocketAddr>,
     tls: Arc<Tls>,
+    spare: Spare,
     task: JoinHandle<()>,
 }
 
@@ -61,19 +58,18 @@ struct New {
     place: Place,
     tls: Option<TlsAcceptor>,
     access: SocketAccess,
-    /// `None` if it is open already.
-    socket: Option<Socket>,
-}
-
-enum Socket {
-    Tcp(TcpListener),
-    #[cfg(unix)]
-    Unix(tokio::net::UnixListener),
+    /// With a duplicate; `None` if it is open already.
+    socket: Option<(Socket, Spare)>,
 }
 
 impl Listeners {
     /// Reads certificates, and listens where nobody does yet. What is open stays as it is until [`open`](Self::open).
-    pub(super) async fn prepare(&self, listeners: &[Listener]) -> Result<Prepared, NoListener> {
+    /// What listens already is taken from `inherited`.
+    pub(super) async fn prepare(
+        &self,
+        listeners: &[Listener],
+        inherited: &mut Inherited,
+    ) -> Result<Prepared, NoListener> {
         let mut there: Vec<_> = self.lock().iter().map(|door| door.place.clone()).collect();
         let mut prepared = Vec::new();
         for listener in listeners {
@@ -91,9 +87,10 @@ impl Listeners {
                 }
                 None => {
                     let failed = |source| NoListener::Bind { place: place.to_string(), source };
-                    let socket = place.bind().await.map_err(failed)?;
+                    let socket = inherited.socket(&place).await.map_err(failed)?;
                     place.set_access(access).map_err(failed)?;
-                    Some(socket)
+                    let spare = socket.spare().map_err(failed)?;
+                    Some((socket, spare))
                 }
             };
             prepared.push(New { place, tls, access, socket });
@@ -111,7 +108,7 @@ impl Listeners {
         for New { place, tls, access, socket } in prepared {
             let open = before.iter().position(|door| door.place == place);
             match (socket, open) {
-                (Some(socket), _) => doors.push(Door::open(place, tls, socket, shared)),
+                (Some((socket, spare)), _) => doors.push(Door::open(place, tls, socket, spare, shared)),
                 (None, Some(index)) => {
                     let door = before.remove(index);
                     if let Err(error) = place.set_access(access) {
@@ -126,9 +123,33 @@ impl Listeners {
         }
     }
 
-    /// Closes all.
+    /// Closes all by which clients come in.
     pub(super) fn close(&self) {
         self.lock().clear();
+    }
+
+    /// Listens for others than clients. The listener can be handed over until they are [forgotten](Self::forget_others).
+    pub(super) async fn other(&self, place: Place, inherited: &mut Inherited) -> Result<Socket, NoListener> {
+        let failed = |source| NoListener::Bind { place: place.to_string(), source };
+        let socket = inherited.socket(&place).await.map_err(failed)?;
+        let spare = socket.spare().map_err(failed)?;
+        self.others().push((place, spare));
+        Ok(socket)
+    }
+
+    /// Leaves the listeners for others than clients to whoever has taken them over.
+    pub(super) fn forget_others(&self) {
+        self.others().clear();
+    }
+
+    /// Duplicates of all sockets, for a hub that takes them over.
+    #[cfg(unix)]
+    pub(super) fn spares(&self) -> io::Result<Vec<(Place, Spare)>> {
+        let doors = self.lock();
+        let others = self.others();
+        let doors = doors.iter().map(|door| (&door.place, &door.spare));
+        let all = doors.chain(others.iter().map(|(place, spare)| (place, spare)));
+        all.map(|(place, spare)| Ok((place.clone(), spare.try_clone()?))).collect()
     }
 
     /// The TCP addresses.
@@ -136,9 +157,13 @@ impl Listeners {
         self.lock().iter().filter_map(|door| door.address).collect()
     }
 
+    fn others(&self) -> MutexGuard<'_, Vec<(Place, Spare)>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Door>> {
         // Nothing under the lock panics.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,7 +174,7 @@ impl fmt::Debug for Listeners {
 }
 
 impl Door {
-    fn open(place: Place, tls: Option<TlsAcceptor>, socket: Socket, shared: &Arc<Shared>) -> Self {
+    fn open(place: Place, tls: Option<TlsAcceptor>, socket: Socket, spare: Spare, shared: &Arc<Shared>) -> Self {
         let (tls, shared) = (Arc::new(RwLock::new(tls)), Arc::clone(shared));
         let (address, task) = match socket {
             Socket::Tcp(socket) => {
@@ -158,7 +183,7 @@ impl Door {
             #[cfg(unix)]
             Socket::Unix(socket) => (None, tokio::spawn(accept_unix(socket, shared))),
         };
-        Self { place, address, tls, task }
+        Self { place, address, tls, spare, task }
     }
 }
 
@@ -166,46 +191,6 @@ impl Drop for Door {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-impl Place {
-    async fn bind(&self) -> io::Result<Socket> {
-        match self {
-            Self::Tcp(address) => TcpListener::bind(address).await.map(Socket::Tcp),
-            #[cfg(unix)]
-            Self::Unix(path) => bind_unix(path).await.map(Socket::Unix),
-            #[cfg(not(unix))]
-            Self::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
-        }
-    }
-
-    fn set_access(&self, access: SocketAccess) -> io::Result<()> {
-        match self {
-            Self::Tcp(_) => Ok(()),
-            Self::Unix(path) => access.apply(path),
-        }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp(address) => write!(f, "{address}"),
-            Self::Unix(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// Listens at a Unix socket, in place of one that a hub left behind. One that answers is in use, and what is no socket is somebody's file.
-#[cfg(unix)]
-pub(super) async fn bind_unix(path: &Path) -> io::Result<tokio::net::UnixListener> {
-    let is_socket =
-        std::fs::symlink_metadata(path).is_ok_and(|file| std::os::unix::fs::FileTypeExt::is_socket(&file.file_type()));
-    let answer = tokio::net::UnixStream::connect(path).await;
-    if is_socket && answer.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        std::fs::remove_file(path)?;
-    }
-    tokio::net::UnixListener::bind(path)
 }
 
 async fn accept_tcp(socket: TcpListener, tls: Arc<Tls>, shared: Arc<Shared>) {
@@ -226,7 +211,7 @@ async fn accept_tcp(socket: TcpListener, tls: Arc<Tls>, shared: Arc<Shared>) {
                             let mut stage = shared.stage();
                             let shaken = tokio::select! {
                                 shaken = tokio::time::timeout(HANDSHAKE, tls.accept(stream)) => shaken,
-                                _ = stage.wait_for(|stage| *stage != Stage::Open) => return,
+                                _ = stage.wait_for(|stage| *stage == Stage::Ended) => return,
                             };
                             // A failed handshake has told the client why.
                             if let Ok(Ok(stream)) = shaken {

@@ -3,6 +3,7 @@
 //! | file | content |
 //! |---|---|
 //! | `listeners`, `tls` | from a listening socket to a client's stream |
+//! | `sockets`, `inherited` | sockets that listen: bound anew, or handed over by the hub before, or by systemd |
 //! | `connection` | one client's task |
 //! | `forward` | one command upstream, with retries |
 //! | `turn` | a command's place and its connection |
@@ -26,7 +27,7 @@
 //! | `failures` | what has failed, and why |
 //! | `history` | what has changed between two looks |
 //! | `clients` | the connected clients, whose connections an order or a reload can end |
-//! | `control`, `log_level` | the orders of an operator |
+//! | `control`, `program` | the orders of an operator |
 //! | `status` | `/status`, `/metrics`, `/healthz` |
 
 mod activity;
@@ -45,34 +46,45 @@ mod forward;
 mod gate;
 mod histograms;
 mod history;
+mod inherited;
 mod listeners;
-mod log_level;
 mod log_limit;
 mod packers;
+mod program;
 mod purse;
 mod reload;
 mod sending;
 mod shared;
+mod sockets;
 mod status;
 mod tls;
 mod track;
 mod turn;
 mod upstream;
 
+use core::time::Duration;
+use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Child;
 use std::sync::Arc;
 
 use cmap_tokio::ReverseListener;
 use tokio::task::JoinSet;
 
 pub use self::error::{ReloadError, StartError};
+pub use self::inherited::{InheritError, Inherited};
 pub use self::reload::Reloaded;
 pub use self::tls::CertificateError;
 use crate::config::{Config, Listener};
 use descriptors::Reserve;
 use listeners::Listeners;
 use reload::{Current, Reloader};
-use shared::{Shared, Stage};
+use shared::{Shared, Spread, Stage};
+use sockets::Place;
+
+/// For how long a hub that nobody follows hangs up on clients that say nothing: longer would keep the next start waiting.
+const SPREAD: Duration = Duration::from_secs(1);
 
 /// A hub that runs. Dropping it ends it at once.
 #[derive(Debug)]
@@ -80,7 +92,7 @@ pub struct Hub {
     shared: Arc<Shared>,
     listeners: Arc<Listeners>,
     /// The tasks of the status and of the control socket, which go on until the hub has ended.
-    _watching: JoinSet<()>,
+    watching: JoinSet<()>,
     reloader: Arc<Reloader>,
     status: Option<SocketAddr>,
 }
@@ -91,27 +103,42 @@ impl Hub {
     /// # Errors
     /// It cannot listen, a certificate or the options upstream cannot be used, or the system allows too few open files.
     pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_by(config, Inherited::default()).await
+    }
+
+    /// Starts a hub that listens by sockets that are there already, where the configuration has their addresses. If they are those of a hub
+    /// that runs, that one drains once this has returned; if this fails it goes on.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start); and after another hub, no server upstream takes this one's credentials.
+    pub async fn start_by(config: Config, mut inherited: Inherited) -> Result<Self, StartError> {
         let (listen, status, control) = (config.listeners.clone(), config.status, config.control.clone());
         let current = Current::of(&config);
         let shared = Arc::new(Shared::new(config).await?);
         let listeners = Arc::new(Listeners::default());
-        listeners.open(listeners.prepare(&listen).await?, &shared);
+        #[cfg(unix)]
+        if inherited.has_predecessor() {
+            shared.upstream.warm_up().await?;
+        }
+        let clients = listeners.prepare(&listen, &mut inherited).await?;
         let mut watching = JoinSet::new();
-        let status = match status {
-            Some(address) => Some(status::serve(&mut watching, address, Arc::clone(&shared)).await?),
-            None => None,
-        };
+        let mut address_of_status = None;
+        if let Some(address) = status {
+            let socket = listeners.other(Place::Tcp(address), &mut inherited).await?;
+            address_of_status = Some(status::serve(&mut watching, address, socket, Arc::clone(&shared))?);
+        }
         let reloader = Arc::new(Reloader::new(current, &shared, &listeners));
         if let Some(path) = control {
+            let socket = listeners.other(Place::Unix(path.clone()), &mut inherited).await?;
             #[cfg(unix)]
-            control::serve(&mut watching, &path, &shared, &reloader).await?;
+            control::serve(&mut watching, &path, socket, &shared, &listeners, &reloader)?;
             #[cfg(not(unix))]
-            return Err(StartError::Listen {
-                place: path.display().to_string(),
-                source: std::io::ErrorKind::Unsupported.into(),
-            });
+            drop(socket);
         }
-        Ok(Self { shared, listeners, _watching: watching, reloader, status })
+        listeners.open(clients, &shared);
+        #[cfg(unix)]
+        inherited.confirm().await;
+        Ok(Self { shared, listeners, watching, reloader, status: address_of_status })
     }
 
     /// The TCP addresses where clients come in.
@@ -167,10 +194,17 @@ impl Hub {
     /// Says how the level of the program's log is set, which an operator may ask for at the control socket: by a function that takes a
     /// filter, or says why that is none.
     pub fn on_log_level(&self, set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
-        self.shared.log_level.is_set_by(Box::new(set));
+        self.shared.program.on_log_level(Box::new(set));
     }
 
-    /// Waits until an operator asks at the control socket for the hub's end: then call [`drain`](Self::drain).
+    /// Says how a new process is started that takes over from this one, which an operator may ask for at the control socket: by a function that
+    /// takes the path of that socket, for [`Inherited::from_hub`].
+    pub fn on_upgrade(&self, start: impl Fn(&Path) -> io::Result<Child> + Send + Sync + 'static) {
+        self.shared.program.on_upgrade(Box::new(start));
+    }
+
+    /// Waits until an operator asks at the control socket for the hub's end, or another process has taken over: then call
+    /// [`drain`](Self::drain).
     pub async fn asked_to_end(&self) {
         self.shared.asked_to_end.notified().await;
     }
@@ -180,17 +214,29 @@ impl Hub {
         self.shared.connections()
     }
 
-    /// Ends the hub: it accepts nobody any more, hangs up on clients that have nothing open, lets the others finish for as long as
-    /// the configuration says or until `hurry` is over, and then ends what they have open. The status is there to the end. Returns
-    /// how many it did not wait for.
-    pub async fn drain(self, hurry: impl Future<Output = ()>) -> usize {
-        self.shared.set_stage(Stage::Draining);
+    /// Whether another process has taken over.
+    pub fn has_successor(&self) -> bool {
+        *self.shared.succeeded.borrow()
+    }
+
+    /// Ends the hub: it accepts nobody any more, refuses what clients begin, hangs up on those that have nothing open, lets the others
+    /// finish for as long as the configuration says or until `hurry` is over, and then ends what they have open. The status is there to the end
+    /// unless another process has taken it over. Returns how many it did not wait for.
+    pub async fn drain(mut self, hurry: impl Future<Output = ()>) -> usize {
+        let patience = self.shared.settings().drain;
+        let over = if self.has_successor() { patience.mul_f64(0.8) } else { SPREAD.min(patience) };
+        let (from, quiet) = (tokio::time::Instant::now(), patience.mul_f64(0.1));
+        self.shared.set_stage(Stage::Draining(Spread { from, over, quiet }));
         self.listeners.close();
+        if self.has_successor() {
+            self.watching.abort_all();
+            self.listeners.forget_others();
+        }
         // What waits has to have its turn.
         self.shared.gate.resume();
         let in_time = tokio::select! {
             () = self.shared.wait_until_empty() => true,
-            () = tokio::time::sleep(self.shared.settings().drain) => false,
+            () = tokio::time::sleep(patience) => false,
             () = hurry => false,
         };
         let left = if in_time { 0 } else { self.shared.connections() };

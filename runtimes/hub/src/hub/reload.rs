@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
 use super::error::ReloadError;
+use super::inherited::Inherited;
 use super::listeners::Listeners;
 use super::shared::Shared;
 use crate::config::{self, Config, Keys};
@@ -87,7 +88,7 @@ impl Reloader {
         let mut current = self.current.lock().await;
         let upstream = &self.shared.upstream;
         // What can fail comes first.
-        let listeners = self.listeners.prepare(&config.listeners).await?;
+        let listeners = self.listeners.prepare(&config.listeners, &mut Inherited::default()).await?;
         let others = other_identities(&current.identities, &config.identities);
         let added = config.identities.iter().filter(|(name, _)| others.contains(*name));
         let added = upstream.add_identities(added)?;

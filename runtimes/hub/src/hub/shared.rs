@@ -20,13 +20,13 @@ use super::descriptors::Reserve;
 use super::error::StartError;
 use super::gate::Gate;
 use super::history::History;
-use super::log_level::LogLevel;
 use super::log_limit::LogLimit;
 use super::packers::Packers;
+use super::program::Program;
 use super::purse::Purse;
 use super::upstream::Upstream;
 use crate::config::{Config, Limits};
-use crate::protocol::{Common, Doors, Ending, Facts, Full, Gauge, SessionId, Sessions, Surroundings};
+use crate::protocol::{Begins, Common, Doors, Ending, Facts, Full, Gauge, SessionId, Sessions, Surroundings};
 use crate::users::{Rules, User, Users};
 
 /// How many lines of the log each kind of clients can cause in a second.
@@ -58,9 +58,11 @@ pub(super) struct Shared {
     numbers: AtomicI64,
     stage: watch::Sender<Stage>,
     pub(super) clients: Clients,
-    pub(super) log_level: LogLevel,
+    pub(super) program: Program,
     /// Told when an operator wants the hub to end.
     pub(super) asked_to_end: Notify,
+    /// Whether a new process has taken the listeners over.
+    pub(super) succeeded: watch::Sender<bool>,
     /// How many connections there are, and how many clean-ups are under way.
     open: watch::Sender<(usize, usize)>,
     /// Told when a session was killed.
@@ -84,10 +86,19 @@ pub(super) struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Open,
-    /// Clients that have nothing open go.
-    Draining,
+    /// Clients that have nothing open go: when they ask for what they can have elsewhere, or else one after another.
+    Draining(Spread),
     /// All go.
     Ended,
+}
+
+/// When clients have to go that have nothing open and say nothing: one after another, so that they do not all come back at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spread {
+    pub(super) from: tokio::time::Instant,
+    pub(super) over: Duration,
+    /// For how long a client has said nothing that is hung up on: a command that comes just then would have an error.
+    pub(super) quiet: Duration,
 }
 
 /// A connection that has been let in. Dropping it lets it out.
@@ -156,8 +167,9 @@ impl Shared {
             numbers: AtomicI64::new(0),
             stage: watch::Sender::new(Stage::Open),
             clients: Clients::default(),
-            log_level: LogLevel::default(),
+            program: Program::default(),
             asked_to_end: Notify::new(),
+            succeeded: watch::Sender::new(false),
             open: watch::Sender::new((0, 0)),
             killed: watch::Sender::new(()),
         })
@@ -237,6 +249,7 @@ impl Shared {
             service: self.service,
             max_wire_version: self.upstream.max_wire_version().unwrap_or(MIN_WIRE_VERSION),
             has_users: users.anonymous().is_none(),
+            begins: self.stage.borrow().begins(),
         };
         let mut nonce = || {
             let mut bytes = [0; 24];
@@ -338,6 +351,27 @@ impl Shared {
     }
 }
 
+impl Stage {
+    fn begins(self) -> Begins {
+        match self {
+            Self::Open => Begins::Everything,
+            Self::Draining(spread) if tokio::time::Instant::now() < spread.from + spread.over => Begins::Unrepeatable,
+            Self::Draining(_) | Self::Ended => Begins::Nothing,
+        }
+    }
+}
+
+impl Spread {
+    /// When the connection of this number has to go, whose client was heard last at `heard`, if it was since the start.
+    pub(super) fn end_of(self, connection: i64, heard: Option<tokio::time::Instant>) -> tokio::time::Instant {
+        // The golden ratio spreads numbers that follow each other evenly.
+        let part = u64::from_le_bytes(connection.to_le_bytes()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let moment =
+            self.from + self.over.mul_f64(f64::from(u32::try_from(part).unwrap_or(u32::MAX)) / f64::from(u32::MAX));
+        heard.map_or(moment, |heard| moment.max(heard + self.quiet))
+    }
+}
+
 impl Settings {
     fn of(config: &Config, limits: Limits) -> Self {
         let Config { patience, retries, drain, .. } = *config;
@@ -390,5 +424,25 @@ impl Drop for Kill {
 impl Drop for CleanUp {
     fn drop(&mut self) {
         self.0.open.send_modify(|open| open.1 -= 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_clients_go_one_after_another_and_those_that_are_heard_later() {
+        let from = tokio::time::Instant::now();
+        let spread = Spread { from, over: Duration::from_secs(100), quiet: Duration::from_secs(10) };
+        let mut ends: Vec<_> = (1..=100).map(|number| spread.end_of(number, None) - from).collect();
+        ends.sort_unstable();
+
+        let longest = ends.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+
+        assert!(longest < Duration::from_secs(3), "{ends:?}");
+        assert!(ends[0] < Duration::from_secs(3) && ends[99] > Duration::from_secs(97), "{ends:?}");
+        let heard = from + Duration::from_secs(95);
+        assert!((1..=100).all(|number| spread.end_of(number, Some(heard)) >= heard + spread.quiet));
     }
 }

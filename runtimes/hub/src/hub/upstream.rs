@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use cmap_core::options::Credential;
+use cmap_core::options::{Credential, ReadMode, ReadPreference};
 use cmap_core::pool::IdentityId;
 use cmap_core::server::MAX_WIRE_VERSION;
 use cmap_core::topology::{Criteria, ServerSelector};
@@ -30,6 +30,10 @@ pub(super) struct Upstream {
     changes: Arc<Changes>,
     heartbeat_frequency: Duration,
 }
+
+/// How long a server may take to accept a hub that takes over from another one.
+#[cfg(unix)]
+const WARM_UP: Duration = Duration::from_secs(15);
 
 /// That of drivers, if the connection string has none.
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
@@ -135,6 +139,24 @@ impl Upstream {
         let description = self.client.description();
         let newest = description.servers.iter().filter_map(|server| server.wire_versions).map(|(_, newest)| newest);
         newest.min().map(|newest| newest.min(MAX_WIRE_VERSION))
+    }
+
+    /// Connects, and logs in, as the hub itself and as each identity: who takes over from another hub has to be able to.
+    #[cfg(unix)]
+    pub(super) async fn warm_up(&self) -> Result<(), StartError> {
+        let identities: Vec<_> =
+            self.identities.read().unwrap_or_else(PoisonError::into_inner).values().copied().collect();
+        let any = ReadPreference::new(ReadMode::Nearest);
+        let criteria = Criteria { selector: any.into(), ..Criteria::default() };
+        for identity in core::iter::once(None).chain(identities.into_iter().map(Some)) {
+            let check_out = self.client.check_out_for_within(criteria.clone(), WARM_UP);
+            let check_out = match identity {
+                Some(identity) => check_out.identity(identity),
+                None => check_out,
+            };
+            drop(check_out.await.map_err(StartError::Upstream)?);
+        }
+        Ok(())
     }
 
     /// Waits until a server is known, but not for long.

@@ -16,6 +16,19 @@ pub struct Facts {
     pub max_wire_version: i32,
     /// Whether clients have to log in.
     pub has_users: bool,
+    /// What it begins for clients that have nothing open.
+    pub begins: Begins,
+}
+
+/// What a hub begins for clients that have nothing open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// Whatever they ask for.
+    Everything,
+    /// The hub drains: what their drivers would not repeat at another hub by themselves.
+    Unrepeatable,
+    /// The hub is about to end: nothing.
+    Nothing,
 }
 
 /// Whether the command is a hello, by any of its names.

@@ -47,7 +47,7 @@ mod targets;
 pub use common::Common;
 pub use doors::{DoorLimits, Doors, Full};
 pub use gauge::Gauge;
-pub use greeting::Facts;
+pub use greeting::{Begins, Facts};
 pub use holdings::{CursorAt, Holdings, TransactionAt};
 pub use line::{Ending, Line, LineOutput, Surroundings};
 pub(crate) use login::is_login;

@@ -8,6 +8,7 @@ use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use cmap_core::retry::ErrorLabel;
 
 use super::names;
+use super::request::{Part, Request};
 use super::targets::Target;
 use crate::users::is_known;
 
@@ -88,6 +89,28 @@ impl Refusal {
     /// server: a driver would clear its pool of connections to the hub.
     pub fn unreachable(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(6, "HostUnreachable", message)
+    }
+
+    /// The hub ends, and the command was not sent. The driver closes its connections to this hub, and repeats the command at the hub that
+    /// has taken over, if it can.
+    pub(super) fn ending(request: &Request) -> Self {
+        let refusal = Self::new(
+            91,
+            "ShutdownInProgress",
+            "the hub ends, and has not sent the command; repeat it on another connection",
+        );
+        match request.part {
+            // The transaction has its connection.
+            Some(Part::Starts | Part::Continues) => refusal.with_label(ErrorLabel::TransientTransactionError),
+            Some(Part::Ends) => refusal.with_label(ErrorLabel::RetryableWriteError),
+            None => {
+                let refusal = match request.number {
+                    Some(_) => refusal.with_label(ErrorLabel::RetryableWriteError),
+                    None => refusal,
+                };
+                refusal.with_label(ErrorLabel::SystemOverloadedError).with_label(ErrorLabel::RetryableError)
+            }
+        }
     }
 
     /// The command's time was up before it was sent.

@@ -8,7 +8,9 @@ use bson::raw::CStr;
 use bson::spec::BinarySubtype;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
+use cmap_core::connection::{Command, Outline};
 use cmap_core::options::{ReadMode, ReadPreference};
+use cmap_core::retry::Retryability;
 use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
 use cmap_core::wire::compression::is_compressible;
@@ -325,6 +327,13 @@ impl Request {
             Some(part) => part == Part::Ends,
             None => self.number.is_some(),
         }
+    }
+
+    /// Whether drivers repeat it by themselves after an error that says that it may be: a write that is numbered, or a read.
+    pub(super) fn is_repeated_by_drivers(&self) -> bool {
+        let outline =
+            || Retryability::of_command(&Outline::of(&Command::new(&self.database, &self.body)), self.acknowledged);
+        self.part.is_none() && (self.number.is_some() || outline() == Retryability::Read)
     }
 
     /// The servers that suit, by the read preference that it names.

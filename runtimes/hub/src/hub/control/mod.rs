@@ -3,30 +3,33 @@
 //! | file | content |
 //! |---|---|
 //! | `order` | what a line asks for |
+//! | `upgrade` | a new process in this one's place |
 //!
 //! The socket's file has the mode 0600, and only the hub's own user and root may connect: orders end connections and show users' names. Each
 //! order is logged. The socket is there until the hub has ended.
 
 mod order;
+mod upgrade;
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cmap_core::ErrorChain;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 
 use super::audit;
 use super::clients::ConnectedClient;
 use super::error::StartError;
-use super::listeners;
+use super::listeners::{self, Listeners};
 use super::reload::Reloader;
 use super::shared::Shared;
+use super::sockets::Socket;
 use super::status::Report;
 use crate::protocol::Ending;
 use order::{Order, Whom};
@@ -38,16 +41,25 @@ const LONGEST: u64 = 4 * 1024;
 const MOST: usize = 16;
 
 /// Takes orders at a socket, in a task of `tasks`.
-pub(super) async fn serve(
+pub(super) fn serve(
     tasks: &mut JoinSet<()>,
     path: &Path,
+    socket: Socket,
     shared: &Arc<Shared>,
+    listeners: &Arc<Listeners>,
     reloader: &Arc<Reloader>,
 ) -> Result<(), StartError> {
     let failed = |source| StartError::Listen { place: path.display().to_string(), source };
-    let socket = listeners::bind_unix(path).await.map_err(failed)?;
+    let Socket::Unix(socket) = socket else { return Err(failed(io::ErrorKind::InvalidInput.into())) };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    tasks.spawn(accept(socket, Operator { shared: Arc::clone(shared), reloader: Arc::clone(reloader) }));
+    let operator = Operator {
+        path: path.into(),
+        shared: Arc::clone(shared),
+        listeners: Arc::clone(listeners),
+        reloader: Arc::clone(reloader),
+        handing_over: Arc::default(),
+    };
+    tasks.spawn(accept(socket, operator));
     Ok(())
 }
 
@@ -71,8 +83,13 @@ async fn accept(socket: UnixListener, operator: Operator) {
 /// What orders are carried out with.
 #[derive(Clone)]
 struct Operator {
+    /// The control socket.
+    path: PathBuf,
     shared: Arc<Shared>,
+    listeners: Arc<Listeners>,
     reloader: Arc<Reloader>,
+    /// Locked while a new process takes over.
+    handing_over: Arc<Mutex<()>>,
 }
 
 impl Operator {
@@ -93,7 +110,10 @@ impl Operator {
             }
             let line = String::from_utf8_lossy(&line);
             tracing::info!(target: audit::TARGET, uid, pid, order = ?line.trim(), "control");
+            // The hub does not end before its operator has the answer.
+            let _answering = self.shared.begin_clean_up();
             let answer = match line.parse::<Order>() {
+                Ok(Order::HandOver) => self.hand_over(write.as_ref(), &mut read).await,
                 Ok(order) => self.carry_out(order).await,
                 Err(error) => Err(format!("{error}")),
             };
@@ -126,12 +146,14 @@ impl Operator {
             Order::Kick(whom) => {
                 Ok(json!({ "kicked": shared.clients.end(&Ending::Kicked, |number, client| whom.is(number, client)) }))
             }
+            Order::Upgrade => self.upgrade().await,
+            Order::HandOver => Err("only a new process can ask for that".into()),
             Order::Reload => match self.reloader.read_again().await {
                 Ok(reloaded) => written(serde_json::to_value(reloaded)),
                 Err(error) => Err(format!("the old configuration stays: {}", ErrorChain(&error))),
             },
             Order::LogLevel(filter) => {
-                shared.log_level.set(&filter)?;
+                shared.program.set_log_level(&filter)?;
                 Ok(json!({ "log-level": filter }))
             }
         }

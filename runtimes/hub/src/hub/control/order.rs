@@ -5,6 +5,8 @@ use core::time::Duration;
 
 use thiserror::Error;
 
+use super::super::inherited::HAND_OVER;
+
 /// How long a pause waits for what runs, unless the operator says it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -24,6 +26,10 @@ pub(super) enum Order {
     Resume,
     /// End as at SIGTERM.
     Drain,
+    /// Start a new process, and hand the listeners over to it.
+    Upgrade,
+    /// Hand the listeners over to the process that asks.
+    HandOver,
     /// End connections.
     Kick(Whom),
     /// Read the configuration again.
@@ -43,7 +49,7 @@ pub(super) enum Whom {
 /// A line is no order.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "{line:?} is no order; write status, users, pause [SECONDS], resume, drain, kick user NAME, kick address ADDRESS, kick connection \
+    "{line:?} is no order; write status, users, pause [SECONDS], resume, drain, upgrade, kick user NAME, kick address ADDRESS, kick connection \
      NUMBER, reload, or log-level FILTER"
 )]
 pub(super) struct NoOrder {
@@ -66,6 +72,8 @@ impl FromStr for Order {
             }
             ("resume", "") => Ok(Self::Resume),
             ("drain", "") => Ok(Self::Drain),
+            ("upgrade", "") => Ok(Self::Upgrade),
+            (HAND_OVER, "") => Ok(Self::HandOver),
             ("kick", whom) => whom_of(whom).map(Self::Kick).ok_or_else(no_order),
             ("reload", "") => Ok(Self::Reload),
             ("log-level", filter) if !filter.is_empty() => Ok(Self::LogLevel(filter.into())),

@@ -20,11 +20,11 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use cmap_tokio::Metrics;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::error::StartError;
 use super::shared::{Shared, Stage};
+use super::sockets::Socket;
 use super::track::Phase;
 pub(super) use report::Report;
 
@@ -37,13 +37,18 @@ struct Watcher {
 }
 
 /// Serves the status, in a task of `tasks`, until that is aborted; returns its address.
-pub(super) async fn serve(
+pub(super) fn serve(
     tasks: &mut JoinSet<()>,
     address: SocketAddr,
+    socket: Socket,
     shared: Arc<Shared>,
 ) -> Result<SocketAddr, StartError> {
     let failed = |source| StartError::Listen { place: address.to_string(), source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let listener = match socket {
+        Socket::Tcp(listener) => listener,
+        #[cfg(unix)]
+        Socket::Unix(_) => return Err(failed(std::io::ErrorKind::InvalidInput.into())),
+    };
     let address = listener.local_addr().map_err(failed)?;
     let recorder = PrometheusBuilder::new().build_recorder();
     let watcher = Arc::new(Watcher { shared, recorder, metrics: Mutex::new(Metrics::new()) });

@@ -8,6 +8,7 @@ use cmap_core::time::Instant;
 use cmap_core::topology::ServerSelector;
 
 use super::super::common::lock;
+use super::super::greeting::Begins;
 use super::super::holdings::continued_cursor;
 use super::super::operations;
 use super::super::queue::Class;
@@ -33,6 +34,15 @@ impl Line {
         user: &User,
         around: &mut Surroundings<'_>,
     ) -> Result<Answer, Refusal> {
+        let is_begun = match around.facts.begins {
+            Begins::Everything => true,
+            Begins::Unrepeatable => !request.is_repeated_by_drivers(),
+            // One that nobody waits for has no other way to go.
+            Begins::Nothing => !request.acknowledged,
+        };
+        if !is_begun && self.is_idle() {
+            return Err(Refusal::ending(request));
+        }
         if let Some(answer) = operations::answer(request, user, now, around.operations) {
             return answer.map(Answer::Reply);
         }

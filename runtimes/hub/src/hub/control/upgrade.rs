@@ -1,0 +1,108 @@
+//! A new process in this one's place: the hub hands its listeners over, and drains when the new one serves everything.
+
+use core::time::Duration;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, Interest};
+use tokio::net::UnixStream;
+
+use super::super::audit;
+use super::super::inherited::{Offer, TAKEN};
+use super::super::shared::Stage;
+use super::Operator;
+
+/// How long the new process may take until it serves everything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often to look whether the new process has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Operator {
+    /// Offers the listeners to the process at the other end, and waits until it serves them.
+    pub(super) async fn hand_over(
+        &self,
+        stream: &UnixStream,
+        read: &mut (impl AsyncBufRead + Unpin),
+    ) -> Result<Value, String> {
+        let Ok(_turn) = self.handing_over.try_lock() else {
+            return Err("another process is taking over already".into());
+        };
+        if *self.shared.stage().borrow() != Stage::Open {
+            return Err("the hub ends already".into());
+        }
+        if self.shared.upstream.agents.is_some() {
+            return Err(
+                "agents that dial this hub (upstream.reverse) would not find the new process; restart the hub".into()
+            );
+        }
+        let failed = |error: io::Error| format!("the listeners cannot be handed over: {error}");
+        let (sockets, descriptors): (_, Vec<_>) = self.listeners.spares().map_err(failed)?.into_iter().unzip();
+        let offer = serde_json::to_string(&Offer { sockets }).map_err(|error| failed(error.into()))?;
+        send(stream, format!("{offer}\n").as_bytes(), None).await.map_err(failed)?;
+        for descriptor in descriptors {
+            send(stream, b".", Some(descriptor)).await.map_err(failed)?;
+        }
+        let mut line = String::new();
+        let mut limited = read.take(64);
+        match tokio::time::timeout(PATIENCE, limited.read_line(&mut line)).await {
+            Ok(Ok(_)) if line.trim_end() == TAKEN => {}
+            _ => {
+                tracing::warn!(target: audit::TARGET, "the new process has not taken over: this one goes on");
+                return Err("this process goes on".into());
+            }
+        }
+        self.shared.succeeded.send_replace(true);
+        self.shared.asked_to_end.notify_one();
+        Ok(json!({ "handed-over": true }))
+    }
+
+    /// Starts a new process of the hub's program, and waits until that has taken over.
+    pub(super) async fn upgrade(&self) -> Result<Value, String> {
+        let mut succeeded = self.shared.succeeded.subscribe();
+        let mut child = self.shared.program.start_successor(&self.path)?;
+        let ended = async {
+            loop {
+                match child.try_wait() {
+                    Ok(None) => tokio::time::sleep(LOOK).await,
+                    Ok(Some(status)) => break format!("the new process has ended ({status}) before it took over"),
+                    Err(error) => break format!("the new process cannot be watched: {error}"),
+                }
+            }
+        };
+        let failed = tokio::select! {
+            biased;
+            // The sender is in `self`.
+            _ = succeeded.wait_for(|is_so| *is_so) => None,
+            why = ended => Some(why),
+            () = tokio::time::sleep(PATIENCE) => Some(format!("the new process has not taken over within {PATIENCE:?}, and was killed")),
+        };
+        let Some(why) = failed else { return Ok(json!({ "upgraded": true, "process": child.id() })) };
+        // It may have ended by itself.
+        let _ = child.kill();
+        let _ = child.wait();
+        Err(format!("{why}; see its messages on standard error: this one goes on as before"))
+    }
+}
+
+/// Sends bytes, and a descriptor with them.
+async fn send(stream: &UnixStream, mut bytes: &[u8], descriptor: Option<OwnedFd>) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let sent = stream
+            .async_io(Interest::WRITABLE, || {
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                let descriptors = descriptor.as_ref().map(|descriptor| [descriptor.as_fd()]);
+                if let Some(descriptors) = &descriptors {
+                    control.push(SendAncillaryMessage::ScmRights(descriptors));
+                }
+                Ok(sendmsg(stream, &[IoSlice::new(bytes)], &mut control, SendFlags::empty())?)
+            })
+            .await?;
+        bytes = bytes.get(sent..).unwrap_or_default();
+    }
+    Ok(())
+}
