@@ -2,6 +2,7 @@
 
 #[cfg(unix)]
 mod ctl;
+mod log;
 mod service;
 mod signals;
 #[cfg(unix)]
@@ -17,7 +18,6 @@ use cmap_core::options::Secret;
 use cmap_hub::config;
 use cmap_hub::hub::{Hub, Inherited, Reloaded};
 use cmap_hub::users::{self, NewUser};
-use tracing_subscriber::EnvFilter;
 use zeroize::Zeroizing;
 
 use signals::{Asked, Signals};
@@ -74,12 +74,34 @@ enum UserCommand {
         #[arg(long, value_name = "NAME")]
         upstream: Option<String>,
     },
+    /// Give a user another password, the first line of standard input; its rules and limits stay
+    Passwd {
+        /// The name
+        name: String,
+        /// The users file
+        #[arg(long, value_name = "FILE")]
+        users: PathBuf,
+    },
+    /// Remove a user, with its rules
+    Remove {
+        /// The name
+        name: String,
+        /// The users file
+        #[arg(long, value_name = "FILE")]
+        users: PathBuf,
+    },
+    /// Print the users of a users file: name, group and identity upstream, with tabs between them
+    List {
+        /// The users file
+        #[arg(long, value_name = "FILE")]
+        users: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
-        Some(Command::User(UserCommand::Add { name, users, upstream })) => add_user(name, &users, upstream),
+        Some(Command::User(command)) => edit_users(command),
         #[cfg(unix)]
         Some(Command::Ctl { socket, order }) => match control(&arguments.config, socket, &order) {
             Ok(true) => Ok(()),
@@ -102,12 +124,28 @@ fn main() -> ExitCode {
 
 type Done = Result<(), Box<dyn std::error::Error>>;
 
-fn add_user(name: String, path: &Path, upstream: Option<String>) -> Done {
+fn edit_users(command: UserCommand) -> Done {
+    match command {
+        UserCommand::Add { name, users, upstream } => {
+            let password = read_password()?;
+            users::add(&users, &NewUser { name, password, upstream })?;
+        }
+        UserCommand::Passwd { name, users } => users::set_password(&users, &name, &read_password()?)?,
+        UserCommand::Remove { name, users } => users::remove(&users, &name)?,
+        UserCommand::List { users } => {
+            for user in users::read(&users)? {
+                let group = user.share.group.as_ref().map_or("", |group| &*group.name);
+                writeln!(io::stdout(), "{}\t{group}\t{}", user.name, user.upstream.as_deref().unwrap_or_default())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_password() -> io::Result<Secret> {
     let mut line = Zeroizing::new(String::new());
     io::stdin().lock().read_line(&mut line)?;
-    let password = Secret::from(line.trim_end_matches(['\r', '\n']));
-    users::add(path, &NewUser { name, password, upstream })?;
-    Ok(())
+    Ok(Secret::from(line.trim_end_matches(['\r', '\n'])))
 }
 
 #[cfg(unix)]
@@ -131,15 +169,8 @@ fn check(path: &Path) -> Done {
 }
 
 fn serve(arguments: Arguments) -> Done {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_filter_reloading();
-    let filters = log.reload_handle();
-    log.init();
-    let set_filter = move |text: &str| {
-        let filter = EnvFilter::try_new(text).map_err(|error| error.to_string())?;
-        filters.reload(filter).map_err(|error| error.to_string())
-    };
     let config = config::read(&arguments.config)?;
+    let set_filter = log::begin(&config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(run(config, arguments, set_filter))
 }

@@ -26,6 +26,9 @@ mod killed;
 mod limits;
 #[path = "hub/listeners.rs"]
 mod listeners;
+#[cfg(unix)]
+#[path = "hub/logs.rs"]
+mod logs;
 #[path = "hub/operations.rs"]
 mod operations;
 #[path = "hub/program.rs"]

@@ -33,6 +33,10 @@
 //! [control]
 //! path = "/run/cmap-hub/control.sock"  # cmap-hub ctl
 //!
+//! [log]
+//! format = "json"
+//! level = "info,cmap::hub=debug"
+//!
 //! [limits]
 //! waiting = 500
 //! ```
@@ -41,6 +45,7 @@ mod advice;
 mod error;
 mod keys;
 mod listen;
+mod log;
 mod memory;
 mod read;
 mod reverse;
@@ -56,6 +61,7 @@ use cmap_core::wire::CompressorId;
 
 pub use error::ConfigError;
 pub(crate) use keys::Keys;
+pub use log::{Log, LogFormat};
 pub use read::{control_path, read};
 pub use reverse::Reverse;
 pub use socket_access::SocketAccess;
@@ -102,6 +108,8 @@ pub struct Config {
     pub(crate) places: PlacesAsked,
     /// How long clients have to finish when the hub ends.
     pub drain: Duration,
+    /// The program's log.
+    pub log: Log,
 }
 
 /// How many commands run at once, by the file. Numbers that it does not have follow from the pool upstream, which is that of the hub's start.

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use super::listen::{self, ListenTable};
+use super::log::{Log, LogTable};
 use super::memory::default_budget;
 use super::reverse::{self, ReverseTable};
 use super::{Config, ConfigError, Keys, Limits, Places, PlacesAsked};
@@ -38,6 +39,8 @@ struct File {
     status: StatusTable,
     #[serde(default)]
     control: ControlTable,
+    #[serde(default)]
+    log: LogTable,
     #[serde(default)]
     limits: LimitsTable,
     #[serde(default = "drain_seconds")]
@@ -258,6 +261,7 @@ impl Check<'_> {
             places: file.limits.places(),
             secret_files: self.secret_files.take(),
             drain: Duration::from_secs(file.drain_seconds),
+            log: Log::read(self, file.log)?,
         })
     }
 

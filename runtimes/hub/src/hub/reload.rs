@@ -100,6 +100,11 @@ impl Reloader {
 
         self.remove_later(upstream.replace_identities(added, |name| config.identities.contains_key(name)));
         let mut reloaded = current.take_over(&config, difference, self.shared.keeps_users(&config));
+        if reloaded.applied.iter().any(|key| key == "log.level")
+            && let Err(error) = self.shared.program.set_log_level(&config.log.level())
+        {
+            tracing::warn!(target: "cmap::hub", "log.level: {error}");
+        }
         reloaded.ended = self.shared.take_over(config, &others);
         // With the users who may come in there.
         self.listeners.open(listeners, &self.shared);
@@ -189,8 +194,8 @@ impl Difference {
 
 /// Whether a key counts at once, which is not the client's upstream.
 fn is_live(key: &str) -> bool {
-    const LIVE: [&str; 5] =
-        ["compressors", "drain-seconds", "status.histograms", "upstream.patience-ms", "upstream.retries"];
+    const LIVE: [&str; 6] =
+        ["compressors", "drain-seconds", "log.level", "status.histograms", "upstream.patience-ms", "upstream.retries"];
     LIVE.contains(&key) || ["limits.", "listen[", "upstream.identity."].iter().any(|table| key.starts_with(table))
 }
 

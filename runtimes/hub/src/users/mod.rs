@@ -8,9 +8,9 @@
 //! | `operators` | which of the others the hub knows |
 //! | `pattern` | names with stars |
 //! | `share` | what a user or a group may have at once |
-//! | `add` | `cmap-hub user add` |
+//! | `edit` | `cmap-hub user add`, `passwd`, `remove` |
 
-mod add;
+mod edit;
 mod file;
 mod operators;
 mod ordinary;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use cmap_core::connection::auth::{ScramHash, StoredKeys};
 use zeroize::Zeroizing;
 
-pub use add::{AddUserError, NewUser, add};
+pub use edit::{EditUsersError, NewUser, add, remove, set_password};
 pub use file::{UsersFileError, read};
 pub use ordinary::{ORDINARY_COMMANDS, is_known, listed_name};
 pub use pattern::Pattern;

@@ -238,31 +238,6 @@ async fn a_second_sigterm_ends_the_program_and_its_status_says_that_a_client_was
     assert_eq!(end_of(&mut hub).await.code(), Some(1));
 }
 
-#[cfg(unix)]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_audit_log_has_who_logs_in_who_fails_to_and_who_has_gone() {
-    let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
-    let log = folder.path().join("log");
-    let (filter, users) = ("cmap::hub::audit=info", ["anna".to_owned()]);
-    let hub = HubProgram::start_with_log(filter, &log, folder.path(), &servers.uri(""), &users);
-    let uri = |login: &str| format!("mongodb://{login}@{}/?loadBalanced=true&timeoutMS=2000", hub.address);
-
-    let client = Client::connect(&uri("anna:secret")).await.unwrap();
-    client.run(("test", rawdoc! { "count": "c" })).await.unwrap();
-    client.close(std::time::Duration::from_secs(1)).await.unwrap();
-    assert!(!is_served(&uri("eve:guess")).await);
-
-    let has = |line: &str, text: &str| text.lines().any(|own| own.contains(line) && own.contains("127.0.0.1"));
-    eventually("all is logged", async || {
-        let text = fs::read_to_string(&log).unwrap();
-        let lines = ["logged in user=\"anna\"", "failed to log in tried=eve", "gone: it has hung up user=\"anna\""];
-        lines.iter().all(|line| has(line, &text))
-    })
-    .await;
-    let text = fs::read_to_string(&log).unwrap();
-    assert!(!text.contains("secret") && !text.contains("guess"), "{text}");
-}
-
 /// How the program ends, which is about to.
 #[cfg(unix)]
 async fn end_of(hub: &mut HubProgram) -> std::process::ExitStatus {

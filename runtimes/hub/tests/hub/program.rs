@@ -43,11 +43,25 @@ impl HubProgram {
 
     /// With a log of what `filter` says, in the file `log`.
     #[cfg(unix)]
-    pub(crate) fn start_with_log(filter: &str, log: &Path, folder: &Path, upstream: &str, users: &[String]) -> Self {
+    pub(crate) fn start_with_log(
+        filter: &str,
+        log: &Path,
+        folder: &Path,
+        upstream: &str,
+        users: &[String],
+        more: &str,
+    ) -> Self {
         let mut shell = Command::new("sh");
         let script = format!("RUST_LOG={filter} exec \"$0\" \"$@\" 2>'{}'", log.display());
         shell.args(["-c", &script, env!("CARGO_BIN_EXE_cmap-hub")]);
-        Self::start_by(shell, folder, upstream, users, "")
+        Self::start_by(shell, folder, upstream, users, more)
+    }
+
+    /// With traces in a folder.
+    pub(crate) fn start_with_traces(traces: &Path, folder: &Path, upstream: &str, more: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cmap-hub"));
+        command.env("CMAP_TRACE_DIR", traces);
+        Self::start_by(command, folder, upstream, &[], more)
     }
 
     fn start_by(mut command: Command, folder: &Path, upstream: &str, users: &[String], more: &str) -> Self {

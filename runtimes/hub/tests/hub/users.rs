@@ -1,4 +1,8 @@
-//! Logins, owners and rules.
+//! Logins, owners and rules, and the program that edits users files.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use cmap_hub::users::{self, NewUser};
 use cmap_tokio::bson::spec::BinarySubtype;
@@ -215,4 +219,32 @@ async fn a_reload_says_what_counts_from_now_on_and_what_does_not() {
     assert_eq!(reloaded.needs_restart, ["status.address"]);
     let again = house.hub.read_again().await.unwrap();
     assert_eq!((again.applied.len(), again.needs_restart), (0, vec!["status.address".to_owned()]));
+}
+
+/// The program that edits users files: whether it succeeded, and what it printed.
+fn edit(words: &[&str], file: &Path, input: &str) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cmap-hub"));
+    command.arg("user").args(words).arg("--users").arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    (ended.status.success(), String::from_utf8(ended.stdout).unwrap())
+}
+
+#[test]
+fn the_program_adds_users_lists_them_changes_their_passwords_and_removes_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users.toml");
+
+    assert!(edit(&["add", "anna", "--upstream", "writer"], &file, "tiger\n").0);
+    assert!(edit(&["add", "ben"], &file, "lily\n").0);
+    let before = std::fs::read_to_string(&file).unwrap();
+    assert!(edit(&["passwd", "ben"], &file, "rose\n").0);
+    let after = std::fs::read_to_string(&file).unwrap();
+
+    assert_ne!(before, after);
+    assert_eq!(edit(&["list"], &file, ""), (true, "anna\t\twriter\nben\t\t\n".into()));
+    assert!(edit(&["remove", "anna"], &file, "").0);
+    assert!(!edit(&["remove", "anna"], &file, "").0);
+    assert_eq!(edit(&["list"], &file, ""), (true, "ben\t\t\n".into()));
 }
