@@ -6,6 +6,8 @@
 mod agents;
 #[path = "hub/bad_clients.rs"]
 mod bad_clients;
+#[path = "hub/certificates.rs"]
+mod certificates;
 #[path = "hub/compression.rs"]
 mod compression;
 #[cfg(unix)]
@@ -34,6 +36,9 @@ mod operations;
 #[path = "hub/program.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod program;
+#[cfg(unix)]
+#[path = "hub/proxies.rs"]
+mod proxies;
 #[path = "hub/servers.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod servers;

@@ -10,8 +10,8 @@ impl Config {
     /// All of it, for `--check` and the log of the start.
     pub fn advice(&self) -> Vec<String> {
         let listeners = self.listeners.iter().filter_map(|listener| match listener {
-            Listener::Tcp { address, certificate: None } => in_the_clear(*address),
-            Listener::Tcp { certificate: Some(_), .. } | Listener::Unix { .. } => None,
+            Listener::Tcp { address, tls: None, .. } => in_the_clear(*address),
+            Listener::Tcp { tls: Some(_), .. } | Listener::Unix { .. } => None,
         });
         let files = self.secret_files.iter().filter(|file| is_read_by_all(file)).map(|file| readable(file));
         let status = self.status.and_then(open_status);

@@ -58,6 +58,7 @@ use std::path::PathBuf;
 
 use cmap_core::options::{ClientOptions, Credential, Warning};
 use cmap_core::wire::CompressorId;
+use ipnet::IpNet;
 
 pub use error::ConfigError;
 pub(crate) use keys::Keys;
@@ -161,12 +162,14 @@ impl Config {
 /// Where clients come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listener {
-    /// A TCP socket; under TLS with the certificate chain and the key in a PEM file.
+    /// A TCP socket.
     Tcp {
         /// The address; port 0 is any that is free.
         address: SocketAddr,
-        /// The file of the certificate.
-        certificate: Option<PathBuf>,
+        /// Where clients come in under TLS.
+        tls: Option<TlsFiles>,
+        /// Whose connections alone are served, and begin with a header of the PROXY protocol; empty if clients connect themselves.
+        proxies: Vec<IpNet>,
     },
     /// A Unix socket.
     Unix {
@@ -175,6 +178,15 @@ pub enum Listener {
         /// Which users of this machine may connect.
         access: SocketAccess,
     },
+}
+
+/// The PEM files of a listener under TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate chain, and its key.
+    pub certificate: PathBuf,
+    /// The authorities of clients' certificates, by which users may prove themselves.
+    pub client_authorities: Option<PathBuf>,
 }
 
 /// The limits of what clients use.

@@ -488,7 +488,7 @@ mod tests {
         for (text, told) in [
             (
                 LEAST.replace("[[listen]]", "[[listen]]\ncert = 'x'"),
-                "hub.toml: line 4, cert: unknown field `cert`, expected one of `address`, `unix`, `certificate`, `mode`, `group`",
+                "hub.toml: line 4, cert: unknown field `cert`, expected one of `address`, `unix`, `certificate`, `client-authorities`, `proxy-from`, `mode`, `group`",
             ),
             (
                 LEAST.replace("127.0.0.1", "0.0.0.0"),
@@ -524,6 +524,15 @@ mod tests {
             (
                 LEAST.replace("[[listen]]\naddress = '127.0.0.1:0'\n", ""),
                 "hub.toml: listen = (missing): write a table [[listen]] with `address` or `unix`",
+            ),
+            (
+                format!("{LEAST}proxy-from = ['10.0.0.0/33']\n"),
+                "hub.toml: listen.proxy-from = 10.0.0.0/33: write the proxies' addresses or networks, such as 10.0.0.5 or 10.0.0.0/8",
+            ),
+            (
+                format!("{LEAST}client-authorities = 'ca.pem'\n"),
+                "hub.toml: listen.client-authorities = ca.pem: clients show certificates under TLS alone; name a `certificate` of the \
+                 hub, too",
             ),
         ] {
             assert_eq!(read_config(&text).unwrap_err(), told, "{text}");

@@ -54,11 +54,16 @@ enum Woken {
     Ended(Ending),
 }
 
-/// Serves a client until one side hangs up.
-pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, shared: Arc<Shared>, entrance: Entrance) {
+/// Serves a client until one side hangs up. `subject` is that of the certificate that it has shown.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    subject: Option<String>,
+    shared: Arc<Shared>,
+    entrance: Entrance,
+) {
     let mut client = Client {
         stream,
-        line: Line::new(shared.now(), entrance.number),
+        line: Line::new(shared.now(), entrance.number).with_certificate(subject),
         hold: Hold::new(&shared.purse, entrance.number),
         shared,
         entrance,

@@ -3,17 +3,19 @@
 use core::fmt;
 use core::time::Duration;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use ipnet::IpNet;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection;
 use super::error::NoListener;
 use super::inherited::Inherited;
+use super::proxied;
 use super::shared::{Entrance, Shared, Stage};
 use super::sockets::{Place, Socket, Spare};
 use super::tls;
@@ -45,18 +47,24 @@ struct Door {
     place: Place,
     /// Its address, if it has one.
     address: Option<SocketAddr>,
-    tls: Arc<Tls>,
+    terms: Arc<RwLock<Terms>>,
     spare: Spare,
     task: JoinHandle<()>,
 }
 
-/// Does the handshakes that begin from now on; none where clients come in the clear.
-type Tls = RwLock<Option<TlsAcceptor>>;
+/// On what terms clients come in from now on.
+#[derive(Clone, Default)]
+struct Terms {
+    /// Does the handshakes; none where clients come in the clear.
+    tls: Option<TlsAcceptor>,
+    /// Who alone may connect, with a header that says for whom; nobody where clients connect themselves.
+    proxies: Arc<[IpNet]>,
+}
 
 /// A listener as it is to be.
 struct New {
     place: Place,
-    tls: Option<TlsAcceptor>,
+    terms: Terms,
     access: SocketAccess,
     /// With a duplicate; `None` if it is open already.
     socket: Option<(Socket, Spare)>,
@@ -73,12 +81,13 @@ impl Listeners {
         let mut there: Vec<_> = self.lock().iter().map(|door| door.place.clone()).collect();
         let mut prepared = Vec::new();
         for listener in listeners {
-            let (place, tls, access) = match listener {
-                Listener::Tcp { address, certificate } => {
-                    let tls = certificate.as_deref().map(tls::acceptor).transpose()?;
-                    (Place::Tcp(*address), tls, SocketAccess::default())
+            let (place, terms, access) = match listener {
+                Listener::Tcp { address, tls, proxies } => {
+                    let tls = tls.as_ref().map(tls::acceptor).transpose()?;
+                    let terms = Terms { tls, proxies: proxies.as_slice().into() };
+                    (Place::Tcp(*address), terms, SocketAccess::default())
                 }
-                Listener::Unix { path, access } => (Place::Unix(path.clone()), None, *access),
+                Listener::Unix { path, access } => (Place::Unix(path.clone()), Terms::default(), *access),
             };
             let socket = match there.iter().position(|other| *other == place) {
                 Some(index) => {
@@ -93,7 +102,7 @@ impl Listeners {
                     Some((socket, spare))
                 }
             };
-            prepared.push(New { place, tls, access, socket });
+            prepared.push(New { place, terms, access, socket });
         }
         Ok(Prepared(prepared))
     }
@@ -105,16 +114,16 @@ impl Listeners {
             return;
         }
         let mut before = std::mem::take(&mut *doors);
-        for New { place, tls, access, socket } in prepared {
+        for New { place, terms, access, socket } in prepared {
             let open = before.iter().position(|door| door.place == place);
             match (socket, open) {
-                (Some((socket, spare)), _) => doors.push(Door::open(place, tls, socket, spare, shared)),
+                (Some((socket, spare)), _) => doors.push(Door::open(place, terms, socket, spare, shared)),
                 (None, Some(index)) => {
                     let door = before.remove(index);
                     if let Err(error) = place.set_access(access) {
                         tracing::error!(target: "cmap::hub", "{place} keeps its mode and its group: {error}");
                     }
-                    *door.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+                    *door.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
                     doors.push(door);
                 }
                 // Those that are there when the others are prepared are there until now.
@@ -174,16 +183,16 @@ impl fmt::Debug for Listeners {
 }
 
 impl Door {
-    fn open(place: Place, tls: Option<TlsAcceptor>, socket: Socket, spare: Spare, shared: &Arc<Shared>) -> Self {
-        let (tls, shared) = (Arc::new(RwLock::new(tls)), Arc::clone(shared));
+    fn open(place: Place, terms: Terms, socket: Socket, spare: Spare, shared: &Arc<Shared>) -> Self {
+        let (terms, shared) = (Arc::new(RwLock::new(terms)), Arc::clone(shared));
         let (address, task) = match socket {
             Socket::Tcp(socket) => {
-                (socket.local_addr().ok(), tokio::spawn(accept_tcp(socket, Arc::clone(&tls), shared)))
+                (socket.local_addr().ok(), tokio::spawn(accept_tcp(socket, Arc::clone(&terms), shared)))
             }
             #[cfg(unix)]
             Socket::Unix(socket) => (None, tokio::spawn(accept_unix(socket, shared))),
         };
-        Self { place, address, tls, spare, task }
+        Self { place, address, terms, spare, task }
     }
 }
 
@@ -193,36 +202,60 @@ impl Drop for Door {
     }
 }
 
-async fn accept_tcp(socket: TcpListener, tls: Arc<Tls>, shared: Arc<Shared>) {
+async fn accept_tcp(socket: TcpListener, terms: Arc<RwLock<Terms>>, shared: Arc<Shared>) {
     loop {
         match socket.accept().await {
             Ok((stream, from)) => {
-                let Some(entrance) = enter(&shared, from.ip().to_string().into()) else { continue };
+                let address = from.ip().to_canonical();
+                let terms = terms.read().unwrap_or_else(PoisonError::into_inner).clone();
+                if !terms.proxies.is_empty() && !terms.proxies.iter().any(|proxy| proxy.contains(&address)) {
+                    refuse(&shared, address, &"it is none of proxy-from");
+                    continue;
+                }
+                let Some(entrance) = enter(&shared, address.to_string().into()) else { continue };
                 // Without it the client only has a higher latency.
                 let _ = stream.set_nodelay(true);
                 // Without it a client whose machine is gone keeps its place, and what it has open.
                 let _ = SockRef::from(&stream).set_tcp_keepalive(&KEEP_ALIVE);
-                let tls = tls.read().unwrap_or_else(PoisonError::into_inner).clone();
-                let shared = Arc::clone(&shared);
-                tokio::spawn(async move {
-                    match tls {
-                        None => connection::serve(stream, shared, entrance).await,
-                        Some(tls) => {
-                            let mut stage = shared.stage();
-                            let shaken = tokio::select! {
-                                shaken = tokio::time::timeout(HANDSHAKE, tls.accept(stream)) => shaken,
-                                _ = stage.wait_for(|stage| *stage == Stage::Ended) => return,
-                            };
-                            // A failed handshake has told the client why.
-                            if let Ok(Ok(stream)) = shaken {
-                                connection::serve(stream, shared, entrance).await;
-                            }
-                        }
-                    }
-                });
+                tokio::spawn(attend(stream, address, terms, Arc::clone(&shared), entrance));
             }
             Err(error) => fail(&error, &shared).await,
         }
+    }
+}
+
+/// Serves a client, once it is known who it is and TLS is there.
+async fn attend(mut stream: TcpStream, from: IpAddr, terms: Terms, shared: Arc<Shared>, mut entrance: Entrance) {
+    if !terms.proxies.is_empty() {
+        match proxied::client_address(&mut stream).await {
+            Ok(None) => {}
+            Ok(Some(client)) => {
+                // It has the client's place from now on, and not one of the proxy's.
+                drop(entrance);
+                let Some(own) = enter(&shared, client.to_string().into()) else { return };
+                entrance = own;
+            }
+            Err(error) => return refuse(&shared, from, &error),
+        }
+    }
+    let Some(tls) = terms.tls else { return connection::serve(stream, None, shared, entrance).await };
+    let mut stage = shared.stage();
+    let shaken = tokio::select! {
+        shaken = tokio::time::timeout(HANDSHAKE, tls.accept(stream)) => shaken,
+        _ = stage.wait_for(|stage| *stage == Stage::Ended) => return,
+    };
+    // A failed handshake has told the client why.
+    if let Ok(Ok(stream)) = shaken {
+        let subject = tls::client_subject(stream.get_ref().1);
+        connection::serve(stream, subject, shared, entrance).await;
+    }
+}
+
+/// Hangs up on whoever has connected without a right to.
+fn refuse(shared: &Shared, address: IpAddr, why: &dyn fmt::Display) {
+    shared.activity.count_turned_away();
+    if let Some(left_out) = shared.log_of_strangers.admit(shared.now()) {
+        tracing::info!(target: "cmap::hub", %address, left_out, "turned away: {why}");
     }
 }
 
@@ -232,7 +265,7 @@ async fn accept_unix(socket: tokio::net::UnixListener, shared: Arc<Shared>) {
         match socket.accept().await {
             Ok((stream, _)) => {
                 let Some(entrance) = enter(&shared, "unix".into()) else { continue };
-                tokio::spawn(connection::serve(stream, Arc::clone(&shared), entrance));
+                tokio::spawn(connection::serve(stream, None, Arc::clone(&shared), entrance));
             }
             Err(error) => fail(&error, &shared).await,
         }

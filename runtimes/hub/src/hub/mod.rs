@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `listeners`, `tls` | from a listening socket to a client's stream |
+//! | `listeners`, `proxied`, `tls` | from a listening socket to a client's stream |
 //! | `sockets`, `inherited` | sockets that listen: bound anew, or handed over by the hub before, or by systemd |
 //! | `connection` | one client's task |
 //! | `forward` | one command upstream, with retries |
@@ -51,6 +51,7 @@ mod listeners;
 mod log_limit;
 mod packers;
 mod program;
+mod proxied;
 mod purse;
 mod reload;
 mod sending;
@@ -163,8 +164,8 @@ impl Hub {
     /// A certificate cannot be used, or the system allows too few open files.
     pub async fn check(config: &Config) -> Result<Option<String>, StartError> {
         for listener in &config.listeners {
-            if let Listener::Tcp { certificate: Some(path), .. } = listener {
-                tls::acceptor(path)?;
+            if let Listener::Tcp { tls: Some(files), .. } = listener {
+                tls::acceptor(files)?;
             }
         }
         if let Some(reverse) = &config.reverse {

@@ -224,7 +224,14 @@ mod tests {
         let group = Arc::new(Group { name: "g".into(), weight: 1, running: None, waiting: None, connections: Some(3) });
         let user = |name: &Arc<str>, connections, group| {
             let share = Share { connections, group, ..Share::default() };
-            User { name: Arc::clone(name), upstream: None, rules: Rules::default(), share, keys: Vec::new() }
+            User {
+                name: Arc::clone(name),
+                upstream: None,
+                rules: Rules::default(),
+                share,
+                keys: Vec::new(),
+                certificate: None,
+            }
         };
         let of_group =
             [user(&a, Some(2), Some(Arc::clone(&group))), user(&b, Some(9), Some(group)), user(&c, None, None)];

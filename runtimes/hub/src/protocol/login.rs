@@ -1,4 +1,4 @@
-//! Logging in at the hub by SCRAM: `saslStart` and `saslContinue`, and the first of them inside a hello.
+//! Logging in at the hub: SCRAM by `saslStart` and `saslContinue`, a certificate by `authenticate`, and the first of each inside a hello.
 
 use std::sync::Arc;
 
@@ -16,9 +16,12 @@ const CONVERSATION: i32 = 1;
 /// The database that knows the hub's users.
 const SOURCE: &str = "admin";
 
+/// The database that knows the users of certificates.
+pub(super) const EXTERNAL: &str = "$external";
+
 /// Whether a command of this name is part of a login.
 pub(crate) fn is_login(command: &str) -> bool {
-    matches!(command, "saslStart" | "saslContinue")
+    matches!(command, "saslStart" | "saslContinue" | "authenticate")
 }
 
 /// A login between two of its messages.
@@ -99,6 +102,14 @@ pub(super) fn go_on(conversation: Option<Conversation>, body: &RawDocument) -> R
         }
         Conversation::Empty { .. } => Err(failed()),
     }
+}
+
+/// The reply to who has logged in by a certificate of this subject.
+pub(super) fn certificate_reply(subject: &str) -> RawDocumentBuf {
+    let mut reply = RawDocumentBuf::new();
+    reply.append(cstr!("dbname"), EXTERNAL);
+    reply.append(cstr!("user"), subject);
+    reply
 }
 
 fn reply(payload: &[u8], done: bool) -> RawDocumentBuf {

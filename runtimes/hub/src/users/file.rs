@@ -11,6 +11,10 @@
 //! commands = ["find", "getMore", "insert"]
 //!
 //! [[user]]
+//! name = "nightly"
+//! x509 = "CN=nightly,O=shop"           # the subject of its certificate, by which it logs in; also besides keys
+//!
+//! [[user]]
 //! name = "reports"
 //! group = "batch"
 //! weight = 2                           # twice the part of another user of the group
@@ -91,8 +95,16 @@ pub enum UsersFileError {
         /// What it has to be.
         rule: &'static str,
     },
+    /// Two users have one certificate.
+    #[error("{}: two users have x509 = {subject:?}; remove one", path.display())]
+    CertificateTwice {
+        /// The file.
+        path: PathBuf,
+        /// The certificate's subject.
+        subject: String,
+    },
     /// A user could never log in.
-    #[error("{}: user {name:?} has neither scram-sha-256 nor scram-sha-1; make keys by `cmap-hub user add`", path.display())]
+    #[error("{}: user {name:?} has neither scram-sha-256 nor scram-sha-1 nor x509; make keys by `cmap-hub user add`", path.display())]
     NoKeys {
         /// The file.
         path: PathBuf,
@@ -131,6 +143,7 @@ struct UserEntry {
     scram_sha_256: Option<String>,
     #[serde(rename = "scram-sha-1")]
     scram_sha_1: Option<String>,
+    x509: Option<String>,
     group: Option<String>,
     weight: Option<u32>,
     running: Option<u32>,
@@ -186,6 +199,10 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<User>, UsersFileError
     let mut names = BTreeSet::new();
     if let Some(twice) = file.user.iter().find(|user| !names.insert(user.name.as_str())) {
         return Err(UsersFileError::Twice { path: path.into(), name: twice.name.clone() });
+    }
+    let mut subjects = BTreeSet::new();
+    if let Some(twice) = file.user.iter().filter_map(|user| user.x509.as_deref()).find(|name| !subjects.insert(*name)) {
+        return Err(UsersFileError::CertificateTwice { path: path.into(), subject: twice.into() });
     }
     let mut groups = BTreeMap::new();
     for entry in file.group {
@@ -246,12 +263,13 @@ fn user(path: &Path, entry: UserEntry, groups: &BTreeMap<Arc<str>, Arc<Group>>) 
     let sha_256 = read("scram-sha-256", ScramHash::Sha256, entry.scram_sha_256)?;
     let sha_1 = read("scram-sha-1", ScramHash::Sha1, entry.scram_sha_1)?;
     let keys: Vec<_> = [sha_256, sha_1].into_iter().flatten().collect();
-    if keys.is_empty() {
+    if keys.is_empty() && entry.x509.is_none() {
         return Err(UsersFileError::NoKeys { path: path.into(), name: entry.name });
     }
     let allow = entry.allow.map(|rules| rules.into_iter().map(rule).collect());
     let rules = Rules { allow, deny: entry.deny.into_iter().map(rule).collect() };
-    Ok(User { name, upstream: entry.upstream.map(Into::into), rules, share, keys })
+    let certificate = entry.x509.map(Into::into);
+    Ok(User { name, upstream: entry.upstream.map(Into::into), rules, share, keys, certificate })
 }
 
 fn rule(entry: RuleEntry) -> Rule {
@@ -311,7 +329,7 @@ mod tests {
         assert_eq!(
             told("[[user]]\nname = 'a'\npassword = 'x'\n").lines().next().unwrap(),
             "users.toml: line 3: unknown field `password`, expected one of `name`, `upstream`, `scram-sha-256`, \
-             `scram-sha-1`, `group`, `weight`, `running`, `waiting`, `connections`, `allow`, `deny`"
+             `scram-sha-1`, `x509`, `group`, `weight`, `running`, `waiting`, `connections`, `allow`, `deny`"
         );
         assert!(told("[[user]]\nname = 'a'\n").contains("user \"a\" has neither scram-sha-256 nor scram-sha-1"));
         assert_eq!(
@@ -321,5 +339,7 @@ mod tests {
         );
         let twice = format!("[[user]]\nname = 'a'\nscram-sha-1 = '{KEYS}'\n").repeat(2);
         assert_eq!(told(&twice), "users.toml: two users are called \"a\"; remove one");
+        let shared = "[[user]]\nname = 'a'\nx509 = 'CN=a'\n[[user]]\nname = 'b'\nx509 = 'CN=a'\n";
+        assert_eq!(told(shared), "users.toml: two users have x509 = \"CN=a\"; remove one");
     }
 }

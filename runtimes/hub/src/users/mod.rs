@@ -54,13 +54,15 @@ pub struct User {
     pub share: Share,
     /// What proves the user, by mechanism.
     pub(crate) keys: Vec<StoredKeys>,
+    /// The subject of the certificate that proves the user.
+    pub(crate) certificate: Option<Arc<str>>,
 }
 
 impl User {
     /// Whether the same proves it as proves another one, and both are the same upstream: who has logged in as that one is this one.
     pub(crate) fn is_proven_as(&self, other: &Self) -> bool {
         let keys = |user: &Self| user.keys.iter().map(StoredKeys::to_text).map(Zeroizing::new).collect::<Vec<_>>();
-        self.upstream == other.upstream && keys(self) == keys(other)
+        self.upstream == other.upstream && self.certificate == other.certificate && keys(self) == keys(other)
     }
 }
 
@@ -73,7 +75,14 @@ impl Users {
 
     /// Nobody logs in, and everybody may do what these rules allow.
     pub fn open(rules: Rules) -> Self {
-        let user = User { name: "".into(), upstream: None, rules, share: Share::default(), keys: Vec::new() };
+        let user = User {
+            name: "".into(),
+            upstream: None,
+            rules,
+            share: Share::default(),
+            keys: Vec::new(),
+            certificate: None,
+        };
         Self { by_name: BTreeMap::new(), decoys: Vec::new(), anonymous: Some(Arc::new(user)) }
     }
 
@@ -85,6 +94,11 @@ impl Users {
     /// The user of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<User>> {
         self.by_name.get(name).or_else(|| self.anonymous.as_ref().filter(|user| &*user.name == name))
+    }
+
+    /// The user whose certificate has this subject.
+    pub fn of_certificate(&self, subject: &str) -> Option<&Arc<User>> {
+        self.by_name.values().find(|user| user.certificate.as_deref() == Some(subject))
     }
 
     /// All users, by name.

@@ -9,23 +9,12 @@ use cmap_hub::users::{self, NewUser};
 use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::rawdoc;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
 
-use super::house::{House, Plan, ask, code, eventually};
+use super::house::{Plan, ask, code, eventually, order};
 use super::program::HubProgram;
 use super::servers::Servers;
 
 const CONTROL: &str = "[control]\npath = 'control.sock'";
-
-/// Gives an order; the answer.
-async fn order(house: &House, line: &str) -> Value {
-    let mut socket = UnixStream::connect(house.folder.path().join("control.sock")).await.unwrap();
-    socket.write_all(format!("{line}\n").as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    BufReader::new(socket).read_line(&mut answer).await.unwrap();
-    serde_json::from_str(&answer).unwrap()
-}
 
 /// The program as an operator calls it: whether it succeeded, and what it printed.
 fn ctl(config: &Path, words: &[&str]) -> (bool, Value) {
@@ -42,12 +31,12 @@ async fn the_socket_is_its_owners_and_tells_what_the_hub_and_its_users_are_at() 
     client.operation(("test", rawdoc! { "count": "c" })).on(Writable).run().await.unwrap();
 
     let file = std::fs::metadata(house.folder.path().join("control.sock")).unwrap();
-    let (status, users) = (order(&house, "status").await, order(&house, "users").await);
+    let (status, users) = (order(house.folder.path(), "status").await, order(house.folder.path(), "users").await);
 
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
     assert_eq!((&status["counts"]["commands"], &status["queue"]["paused"]), (&json!(1), &json!(false)));
     assert_eq!((&users["anna"]["commands"], &users["anna"]["connections"]), (&json!(1), &json!(1)));
-    let told = order(&house, "stop").await;
+    let told = order(house.folder.path(), "stop").await;
     assert!(told["error"].as_str().unwrap().starts_with("\"stop\" is no order; write status, "), "{told}");
 }
 
@@ -64,15 +53,15 @@ async fn a_pause_holds_commands_up_and_says_when_none_runs() {
     let slow = run(rawdoc! { "find": "c", "filter": { "$where": "sleep(1000) || true" } });
     tokio::time::sleep(Duration::from_millis(300)).await;
 
-    let early = order(&house, "pause 0").await;
+    let early = order(house.folder.path(), "pause 0").await;
     assert!(early["error"].as_str().unwrap().starts_with("1 commands still run after 0ns"), "{early}");
-    assert_eq!(order(&house, "pause 10").await, json!({ "paused": true }));
+    assert_eq!(order(house.folder.path(), "pause 10").await, json!({ "paused": true }));
     slow.await.unwrap().unwrap();
     let held_up = run(rawdoc! { "count": "c" });
-    eventually("it waits", async || order(&house, "status").await["queue"]["waiting"] == 1).await;
+    eventually("it waits", async || order(house.folder.path(), "status").await["queue"]["waiting"] == 1).await;
 
     assert!(!held_up.is_finished());
-    assert_eq!(order(&house, "resume").await, json!({ "paused": false }));
+    assert_eq!(order(house.folder.path(), "resume").await, json!({ "paused": false }));
     held_up.await.unwrap().unwrap();
 }
 
@@ -88,20 +77,20 @@ async fn a_kick_ends_the_connections_that_are_meant_and_what_runs_on_them() {
     let running = tokio::spawn(async move { first.run_command("test", slow).await.map(drop) });
     let mut number = None;
     eventually("it runs", async || {
-        number = order(&house, "status").await["running"][0]["connection"].as_i64();
+        number = order(house.folder.path(), "status").await["running"][0]["connection"].as_i64();
         number.is_some()
     })
     .await;
     let number = number.unwrap();
 
-    assert_eq!(order(&house, &format!("kick connection {number}")).await, json!({ "kicked": 1 }));
+    assert_eq!(order(house.folder.path(), &format!("kick connection {number}")).await, json!({ "kicked": 1 }));
     assert!(running.await.unwrap().is_err());
-    assert_eq!(order(&house, "kick user anna").await, json!({ "kicked": 1 }));
+    assert_eq!(order(house.folder.path(), "kick user anna").await, json!({ "kicked": 1 }));
     let count = || rawdoc! { "count": "c" };
     eventually("the hub hangs up", async || second.run_command("test", count()).await.is_err()).await;
     assert_eq!(code(&ask(&mut other, "test", rawdoc! { "count": "c" }).await), None, "it is another user's");
-    assert_eq!(order(&house, "kick address 127.0.0.2").await, json!({ "kicked": 0 }));
-    assert_eq!(order(&house, "kick address 127.0.0.1").await, json!({ "kicked": 1 }));
+    assert_eq!(order(house.folder.path(), "kick address 127.0.0.2").await, json!({ "kicked": 0 }));
+    assert_eq!(order(house.folder.path(), "kick address 127.0.0.1").await, json!({ "kicked": 1 }));
     eventually("nobody is left", async || house.hub.connections() == 0).await;
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use cmap_core::wire::CommandReply;
@@ -11,7 +12,7 @@ use cmap_hub::users::{self, NewUser};
 use cmap_tokio::bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use cmap_tokio::{Client, CommandErrorKind, Connection};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::servers::Servers;
@@ -160,6 +161,16 @@ pub(crate) async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     socket.read_to_string(&mut text).await.unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+/// Gives an order at the control socket `control.sock` of a folder; the answer.
+#[cfg(unix)]
+pub(crate) async fn order(folder: &Path, line: &str) -> serde_json::Value {
+    let mut socket = tokio::net::UnixStream::connect(folder.join("control.sock")).await.unwrap();
+    socket.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    tokio::io::BufReader::new(socket).read_line(&mut answer).await.unwrap();
+    serde_json::from_str(&answer).unwrap()
 }
 
 /// Runs a command, which may fail: its reply, whatever that says.

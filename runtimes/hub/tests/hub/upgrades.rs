@@ -14,23 +14,14 @@ use cmap_tokio::bson::{RawDocumentBuf, rawdoc};
 use cmap_tokio::{Client, OperationError};
 use command_fds::{CommandFdExt, FdMapping};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
-use super::house::{Plan, SOON, ask, code, eventually, get};
+use super::house::{Plan, SOON, ask, code, eventually, get, order};
 use super::program::{HubProgram, Program};
 use super::servers::Servers;
 
 const CONTROL: &str = "drain-seconds = 3\ncontrol.path = 'control.sock'\n";
-
-/// Gives an order; the answer.
-async fn order(folder: &Path, line: &str) -> Value {
-    let mut socket = UnixStream::connect(folder.join("control.sock")).await.unwrap();
-    socket.write_all(format!("{line}\n").as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    BufReader::new(socket).read_line(&mut answer).await.unwrap();
-    serde_json::from_str(&answer).unwrap()
-}
 
 /// The number of the process that has taken over. Nobody waits for it: it ends when the test says so.
 async fn upgrade(folder: &Path) -> Successor {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use bson::{RawArrayBuf, RawDocumentBuf, cstr};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
 use cmap_core::wire::CompressorId;
 
 use super::super::common::lock;
@@ -47,17 +47,49 @@ impl Line {
         if let Ok(first) = body.get_document("speculativeAuthenticate")
             && self.user.is_none()
             && around.facts.has_users
-            && first.get("saslStart").is_ok_and(|name| name.is_some())
-            && let Some(nonce) = (around.nonce)()
             // A fault is no error of the hello (SRV-6).
-            && let Ok(step) = login::start(around.users, first.get_str("db").unwrap_or_default(), first, nonce)
+            && let Some(step) = self.start_ahead(first, around)
         {
-            self.tried = login::name(first);
             let first = self.step(step, around)?;
             reply.append(cstr!("speculativeAuthenticate"), first);
         }
         self.is_greeted = true;
         Ok(reply)
+    }
+
+    /// The first message of a login that came with the hello, if it is right.
+    fn start_ahead(&mut self, first: &RawDocument, around: &mut Surroundings<'_>) -> Option<login::Step> {
+        let database = first.get_str("db").unwrap_or_default();
+        if first.get("authenticate").is_ok_and(|name| name.is_some()) {
+            // It need not name its database.
+            return self.log_in_by_certificate(login::EXTERNAL, first, around).ok();
+        }
+        if first.get("saslStart").ok()?.is_none() {
+            return None;
+        }
+        let step = login::start(around.users, database, first, (around.nonce)()?).ok()?;
+        self.tried = login::name(first);
+        Some(step)
+    }
+
+    /// `authenticate`: the certificate that the client has shown is that of a user (AUTH-19).
+    pub(super) fn log_in_by_certificate(
+        &mut self,
+        database: &str,
+        body: &RawDocument,
+        around: &Surroundings<'_>,
+    ) -> Result<login::Step, Refusal> {
+        if body.get_str("mechanism").ok() != Some("MONGODB-X509") || database != login::EXTERNAL {
+            let message = "the hub knows the mechanisms SCRAM-SHA-256, SCRAM-SHA-1 and, on $external, MONGODB-X509; choose one of them";
+            return Err(Refusal::new(334, "MechanismUnavailable", message));
+        }
+        self.tried.clone_from(&self.certificate);
+        let subject = self.certificate.as_deref().ok_or_else(Refusal::authentication_failed)?;
+        // A name is one more claim, and not needed.
+        let is_another = body.get_str("user").is_ok_and(|claimed| claimed != subject);
+        let user = around.users.of_certificate(subject).filter(|_| !is_another);
+        let user = user.ok_or_else(Refusal::authentication_failed)?;
+        Ok(login::Step { reply: login::certificate_reply(subject), next: Next::Is(Some(Arc::clone(user))) })
     }
 
     pub(super) fn begin_login(&self, around: &Surroundings<'_>) -> Result<(), Refusal> {

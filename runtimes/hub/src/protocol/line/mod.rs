@@ -84,6 +84,8 @@ pub struct Line {
     /// Who logged in.
     user: Option<Arc<str>>,
     conversation: Option<Conversation>,
+    /// The subject of the certificate that the client has shown.
+    certificate: Option<String>,
     /// The name that it has tried to log in by.
     tried: Option<String>,
     failed_logins: u32,
@@ -178,6 +180,7 @@ impl Line {
             agreed: [false; CompressorId::ALL.len()],
             user: None,
             conversation: None,
+            certificate: None,
             tried: None,
             failed_logins: 0,
             holdings: Holdings::default(),
@@ -189,6 +192,12 @@ impl Line {
             outputs: VecDeque::new(),
             has_ended: false,
         }
+    }
+
+    /// The client has shown a certificate of this subject, which has been verified.
+    #[must_use]
+    pub fn with_certificate(self, subject: Option<String>) -> Self {
+        Self { certificate: subject, ..self }
     }
 
     /// Bytes came.
@@ -465,8 +474,9 @@ impl Line {
                 return self.step(step, around).map(Answer::Reply);
             }
             "authenticate" => {
-                let message = "the hub knows the mechanisms SCRAM-SHA-256 and SCRAM-SHA-1; choose one of them";
-                return Err(Refusal::new(334, "MechanismUnavailable", message));
+                self.begin_login(around)?;
+                let step = self.log_in_by_certificate(&request.database, body, around)?;
+                return self.step(step, around).map(Answer::Reply);
             }
             // Upstream it would log out a connection that others share.
             "logout" => {
