@@ -22,6 +22,8 @@ mod failovers;
 mod hidden;
 #[path = "hub/house.rs"]
 mod house;
+#[path = "hub/introductions.rs"]
+mod introductions;
 #[path = "hub/killed.rs"]
 mod killed;
 #[path = "hub/limits.rs"]

@@ -58,6 +58,7 @@ struct UpstreamTable {
     patience_ms: u64,
     #[serde(default = "retries")]
     retries: bool,
+    client_metadata: Option<bool>,
     reverse: Option<ReverseTable>,
 }
 
@@ -200,7 +201,7 @@ pub(super) struct Check<'a> {
 
 impl Check<'_> {
     fn config(&self, file: File) -> Result<Config, ConfigError> {
-        let UpstreamTable { uri, uri_file, identity, patience_ms, retries, reverse } = file.upstream;
+        let UpstreamTable { uri, uri_file, identity, patience_ms, retries, client_metadata, reverse } = file.upstream;
         let is_here = uri.is_some();
         let uri = match (uri, uri_file) {
             (Some(uri), None) => Zeroizing::new(uri),
@@ -252,6 +253,7 @@ impl Check<'_> {
             reverse: reverse.map(|table| reverse::check(self, table)).transpose()?,
             patience: Duration::from_millis(self.positive("upstream.patience-ms", patience_ms)?),
             retries,
+            client_metadata: client_metadata.unwrap_or(true),
             listeners,
             compressors: self.compressors(file.compressors)?,
             status: file.status.address,

@@ -3,12 +3,14 @@
 //! It reads while a command runs, so that it notices a client that hangs up. Then what runs is cut off, and what the client had
 //! open is ended.
 
+use core::cell::OnceCell;
 use core::future::{Future, pending};
 use core::pin::Pin;
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 
+use bson::RawDocumentBuf;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
 
@@ -21,7 +23,9 @@ use super::purse::{Hold, Told};
 use super::sending;
 use super::shared::{Entrance, Shared, Stage};
 use super::track::{Phase, Track};
-use crate::protocol::{Ending, Forward, Holdings, Line, LineOutput, Part, Refusal, Request, UNCOUNTED, is_login};
+use crate::protocol::{
+    Ending, Forward, Holdings, Line, LineOutput, Part, Refusal, Request, UNCOUNTED, introduction, is_login,
+};
 
 /// What an idle connection has to read into.
 const SMALL: usize = 2 * 1024;
@@ -70,6 +74,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         running: None,
         taking: None,
         last: None,
+        introduction: OnceCell::new(),
         ending: None,
     };
     client.shared.upstream.wait_until_known().await;
@@ -92,6 +97,7 @@ struct Client<S> {
     taking: Option<(Noted, Option<Why>)>,
     /// Who ran its last command. What the client has open is that user's upstream, and not the one's that a reload names.
     last: Option<Owner>,
+    introduction: OnceCell<Option<Arc<RawDocumentBuf>>>,
     /// Why the hub hangs up.
     ending: Option<Ending>,
 }
@@ -302,13 +308,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.note_taken();
         let (shared, track) = (Arc::clone(&self.shared), Track::new(forward.request.arrived));
         let user = Arc::clone(self.line.user().unwrap_or(&self.entrance.address));
-        let owner = Owner { user, identity: shared.upstream.identity(forward.upstream.as_deref()) };
+        let introduction = self.introduction().filter(|_| shared.settings().client_metadata).cloned();
+        let owner = Owner { user, identity: shared.upstream.identity(forward.upstream.as_deref()), introduction };
         self.last = Some(owner.clone());
         let (request, connection) = (&forward.request, self.entrance.number);
         let (noted, killed) = shared.activity.begin(request, &owner.user, connection, &track);
         let way = track.clone();
         let work = Box::pin(async move { forward::run(&shared, &forward, &owner, &way).await });
         self.running = Some(Running { work, track, noted, killed });
+    }
+
+    /// Who it is, for the server's log. That does not change once it runs commands.
+    fn introduction(&self) -> Option<&Arc<RawDocumentBuf>> {
+        let make = || {
+            let user = self.line.user().map(|user| &**user);
+            introduction(self.line.metadata()?, user, &self.entrance.address).map(Arc::new)
+        };
+        self.introduction.get_or_init(make).as_ref()
     }
 
     fn finish(&mut self, outcome: &Outcome) {

@@ -46,6 +46,8 @@ pub(super) struct Owner {
     /// The user's name; where nobody logs in, the address.
     pub(super) user: Arc<str>,
     pub(super) identity: Option<IdentityId>,
+    /// Who asks, for the server's log.
+    pub(super) introduction: Option<Arc<RawDocumentBuf>>,
 }
 
 /// The end of an attempt that failed, and the reply that its client would get.
@@ -164,10 +166,10 @@ async fn attempt(
                 return Err(in_hub(FailureKind::Client, Refusal::unreachable(message)));
             }
             let once = request.without_number();
-            let sent = exchange(&once, None, connection, time_left, address).await;
+            let sent = exchange(&once, None, owner, connection, time_left, address).await;
             sent.map_err(|failed| Box::new(Failed { may_repeat: false, ..*failed }))
         }
-        _ => exchange(request, forward.body.as_deref(), connection, time_left, address).await,
+        _ => exchange(request, forward.body.as_deref(), owner, connection, time_left, address).await,
     };
     track.enter(shared.now(), if sent.is_ok() { Phase::Client } else { Phase::Queue });
     sent.map_err(|failed| Box::new(Failed { may_repeat: failed.may_repeat && settings.retries, ..*failed }))
@@ -194,20 +196,17 @@ fn selector(shared: &Shared, forward: &Forward) -> ServerSelector {
 async fn exchange(
     request: &Request,
     body: Option<&RawDocument>,
+    owner: &Owner,
     connection: &mut Connection,
     time_left: Option<Duration>,
     address: Arc<ServerAddress>,
 ) -> Result<Outcome, Box<Failed>> {
-    let composed;
-    let body: &RawDocument = match body {
-        Some(body) => body,
-        None => {
-            composed = request.compose(time_left);
-            &composed
-        }
-    };
+    let mut body = body.map_or_else(|| request.compose(time_left), RawDocument::to_owned);
+    if let Some(introduction) = &owner.introduction {
+        request.introduce(&mut body, introduction);
+    }
     let sequences = request.sequences().map_err(|refusal| in_hub(FailureKind::Client, refusal))?;
-    let mut command = Command::new(&request.database, body);
+    let mut command = Command::new(&request.database, &body);
     command.sequences = &sequences;
     command.acknowledged = request.acknowledged;
     let server = connection.description().map(|said| Server {

@@ -194,8 +194,15 @@ impl Difference {
 
 /// Whether a key counts at once, which is not the client's upstream.
 fn is_live(key: &str) -> bool {
-    const LIVE: [&str; 6] =
-        ["compressors", "drain-seconds", "log.level", "status.histograms", "upstream.patience-ms", "upstream.retries"];
+    const LIVE: [&str; 7] = [
+        "compressors",
+        "drain-seconds",
+        "log.level",
+        "status.histograms",
+        "upstream.client-metadata",
+        "upstream.patience-ms",
+        "upstream.retries",
+    ];
     LIVE.contains(&key) || ["limits.", "listen[", "upstream.identity."].iter().any(|table| key.starts_with(table))
 }
 

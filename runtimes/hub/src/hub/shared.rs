@@ -77,6 +77,8 @@ pub(super) struct Settings {
     pub(super) patience: Duration,
     /// Whether the hub repeats what a server has failed to do.
     pub(super) retries: bool,
+    /// Whether servers learn what clients say of themselves.
+    pub(super) client_metadata: bool,
     /// How long clients have to finish when the hub ends.
     pub(super) drain: Duration,
     compressors: Vec<CompressorId>,
@@ -374,8 +376,8 @@ impl Spread {
 
 impl Settings {
     fn of(config: &Config, limits: Limits) -> Self {
-        let Config { patience, retries, drain, .. } = *config;
-        Self { limits, patience, retries, drain, compressors: config.compressors.clone() }
+        let Config { patience, retries, client_metadata, drain, .. } = *config;
+        Self { limits, patience, retries, client_metadata, drain, compressors: config.compressors.clone() }
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Request {
     pub max_time: Option<Duration>,
     /// The server that it wants, by `$readPreference`.
     preference: Option<ReadPreference>,
+    /// Whether it may have nothing that is not part of the stable API.
+    api_strict: bool,
     /// When it came.
     pub arrived: Instant,
 }
@@ -176,6 +178,7 @@ impl Request {
             part: None,
             max_time: None,
             preference: None,
+            api_strict: false,
             arrived,
         };
         let (mut starts, mut autocommit) = (None, None);
@@ -211,6 +214,7 @@ impl Request {
                     autocommit = Some(value.as_bool().ok_or_else(|| refused("autocommit is no boolean"))?);
                 }
                 "maxTimeMS" => request.max_time = positive_millis(value),
+                "apiStrict" => request.api_strict = value.as_bool().unwrap_or_default(),
                 "$readPreference" => {
                     request.preference = read_preference(value).map_err(refused)?;
                 }
@@ -319,6 +323,13 @@ impl Request {
             }
         }
         body
+    }
+
+    /// Adds who asks to a document that goes on, unless the stable API forbids that.
+    pub fn introduce(&self, body: &mut RawDocumentBuf, introduction: &RawDocument) {
+        if !self.api_strict {
+            body.append(cstr!("$client"), introduction);
+        }
     }
 
     /// Whether it is a write that the driver has numbered, or the end of a transaction.

@@ -53,6 +53,9 @@ impl Line {
             let first = self.step(step, around)?;
             reply.append(cstr!("speculativeAuthenticate"), first);
         }
+        if !self.is_greeted {
+            self.metadata = body.get_document("client").ok().map(RawDocument::to_owned);
+        }
         self.is_greeted = true;
         Ok(reply)
     }
@@ -64,9 +67,7 @@ impl Line {
             // It need not name its database.
             return self.log_in_by_certificate(login::EXTERNAL, first, around).ok();
         }
-        if first.get("saslStart").ok()?.is_none() {
-            return None;
-        }
+        first.get("saslStart").ok()??;
         let step = login::start(around.users, database, first, (around.nonce)()?).ok()?;
         self.tried = login::name(first);
         Some(step)

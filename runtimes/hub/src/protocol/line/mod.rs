@@ -86,6 +86,8 @@ pub struct Line {
     conversation: Option<Conversation>,
     /// The subject of the certificate that the client has shown.
     certificate: Option<String>,
+    /// What the client has said of itself.
+    metadata: Option<RawDocumentBuf>,
     /// The name that it has tried to log in by.
     tried: Option<String>,
     failed_logins: u32,
@@ -181,6 +183,7 @@ impl Line {
             user: None,
             conversation: None,
             certificate: None,
+            metadata: None,
             tried: None,
             failed_logins: 0,
             holdings: Holdings::default(),
@@ -327,6 +330,11 @@ impl Line {
     /// Who has logged in.
     pub fn user(&self) -> Option<&Arc<str>> {
         self.user.as_ref()
+    }
+
+    /// What the client has said of itself in its first hello.
+    pub fn metadata(&self) -> Option<&RawDocument> {
+        self.metadata.as_deref()
     }
 
     /// The name that its last login was for, as the client has written it.
