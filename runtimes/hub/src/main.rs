@@ -12,7 +12,7 @@ use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use cmap_core::ErrorChain;
 use cmap_core::options::Secret;
 use cmap_hub::config;
@@ -58,6 +58,12 @@ enum Command {
         /// log-level FILTER
         #[arg(required = true)]
         order: Vec<String>,
+    },
+    /// Write the manual pages into a folder
+    Man {
+        /// The folder
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
     },
 }
 
@@ -109,6 +115,7 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
+        Some(Command::Man { folder }) => clap_mangen::generate_to(Arguments::command(), folder).map_err(Into::into),
         None if arguments.check => check(&arguments.config),
         None => serve(arguments),
     };

@@ -17,6 +17,9 @@ mod control;
 mod departures;
 #[path = "hub/ending.rs"]
 mod ending;
+#[cfg(unix)]
+#[path = "hub/examples.rs"]
+mod examples;
 #[path = "hub/failovers.rs"]
 mod failovers;
 mod hidden;

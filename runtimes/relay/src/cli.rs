@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::task::Poll;
 
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 use cmap_core::ErrorChain;
 use cmap_relay::file::{self, Loaded};
 use cmap_relay::{Drained, Relay};
@@ -25,8 +25,12 @@ use crate::signals::Signals;
 #[command(name = "cmap-relay", version, after_help = EXIT_STATUS)]
 struct Cli {
     /// The file that says for which members to speak, and which applications to dial (TOML)
-    #[arg(value_name = "CONFIG")]
-    config: PathBuf,
+    #[arg(value_name = "CONFIG", required_unless_present = "man")]
+    config: Option<PathBuf>,
+
+    /// Print the manual page
+    #[arg(long)]
+    man: bool,
 
     /// Read the file and those that it names, say what the relay would do, and dial nobody
     #[arg(long)]
@@ -55,7 +59,8 @@ const UNUSABLE: u8 = 2;
 /// Does what the command line says.
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
-    let loaded = match file::read(&cli.config) {
+    let Some(config) = cli.config.filter(|_| !cli.man) else { return print_manual_page() };
+    let loaded = match file::read(&config) {
         Ok(loaded) => loaded,
         Err(error) => return fail(&ErrorChain(&error)),
     };
@@ -69,6 +74,13 @@ pub(crate) fn main() -> ExitCode {
     match Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => run(runtime, relay(&loaded)),
         Err(error) => fail(&format_args!("the runtime cannot start ({error}); look at the limits of this process")),
+    }
+}
+
+fn print_manual_page() -> ExitCode {
+    match clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error),
     }
 }
 
@@ -92,10 +104,10 @@ async fn relay(loaded: &Loaded) -> ExitCode {
     };
     let (members, applications) = (loaded.settings.members.len(), loaded.settings.applications.len());
     info!(version = env!("CARGO_PKG_VERSION"), members, applications, "relaying");
-    service_manager::tell("READY=1");
+    service_manager::is_ready();
 
     poll_fn(|cx| signals.poll_next(cx)).await;
-    service_manager::tell("STOPPING=1");
+    service_manager::ends();
     let mut draining = pin!(relay.drain());
     let drained = poll_fn(|cx| match draining.as_mut().poll(cx) {
         Poll::Ready(drained) => Poll::Ready(Some(drained)),

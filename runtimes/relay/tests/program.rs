@@ -186,11 +186,11 @@ fn the_service_manager_is_told() {
     let mut buffer = [0; 64];
 
     let read = manager.recv(&mut buffer).unwrap();
-    assert_eq!(&buffer[..read], b"READY=1");
+    assert_eq!(&buffer[..read], b"READY=1\n");
     relay.signal("-TERM");
     let read = manager.recv(&mut buffer).unwrap();
 
-    assert_eq!(&buffer[..read], b"STOPPING=1");
+    assert_eq!(&buffer[..read], b"STOPPING=1\n");
     assert_eq!(relay.end().0, Some(0));
 }
 

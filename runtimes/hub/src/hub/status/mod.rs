@@ -133,6 +133,10 @@ fn record(watcher: &Watcher) {
     ] {
         metrics::gauge!("cmap_hub_connections", "state" => state).set(count(value));
     }
+    let servers = &watcher.shared.upstream.client.description().servers;
+    let usable = servers.iter().filter(|server| server.server_type.is_data_bearing()).count();
+    metrics::describe_gauge!("cmap_hub_servers", "Servers upstream that can be used.");
+    metrics::gauge!("cmap_hub_servers").set(count(usable));
     metrics::describe_gauge!("cmap_hub_build_info", "1, with the version.");
     metrics::gauge!("cmap_hub_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     for (name, help, value) in [
