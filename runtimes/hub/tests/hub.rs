@@ -4,6 +4,8 @@
 
 #[path = "hub/agents.rs"]
 mod agents;
+#[path = "hub/alerts.rs"]
+mod alerts;
 #[path = "hub/bad_clients.rs"]
 mod bad_clients;
 #[path = "hub/certificates.rs"]
@@ -44,6 +46,8 @@ mod program;
 #[cfg(unix)]
 #[path = "hub/proxies.rs"]
 mod proxies;
+#[path = "hub/reference.rs"]
+mod reference;
 #[path = "hub/servers.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod servers;

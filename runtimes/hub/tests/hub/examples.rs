@@ -28,7 +28,8 @@ fn check(name: &str) -> (bool, String) {
     }
     let user = NewUser { name: "app".into(), password: "secret".into(), upstream: None };
     users::add(&folder.path().join("users.toml"), &user).unwrap();
-    let checked = Command::new(env!("CARGO_BIN_EXE_cmap-hub")).arg("--config").arg(config).arg("--check").output().unwrap();
+    let checked =
+        Command::new(env!("CARGO_BIN_EXE_cmap-hub")).arg("--config").arg(config).arg("--check").output().unwrap();
     (checked.status.success(), String::from_utf8(checked.stderr).unwrap())
 }
 
