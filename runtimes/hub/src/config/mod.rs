@@ -91,7 +91,7 @@ pub struct Config {
     pub patience: Duration,
     /// Whether the hub repeats what a server has failed to do, and not the driver alone.
     pub retries: bool,
-    /// Whether servers learn what clients say of themselves.
+    /// Whether servers learn what clients say about themselves.
     pub client_metadata: bool,
     /// Where clients come in.
     pub listeners: Vec<Listener>,

@@ -77,7 +77,7 @@ pub(super) struct Settings {
     pub(super) patience: Duration,
     /// Whether the hub repeats what a server has failed to do.
     pub(super) retries: bool,
-    /// Whether servers learn what clients say of themselves.
+    /// Whether servers learn what clients say about themselves.
     pub(super) client_metadata: bool,
     /// How long clients have to finish when the hub ends.
     pub(super) drain: Duration,

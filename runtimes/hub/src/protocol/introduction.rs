@@ -1,4 +1,4 @@
-//! Who asks: what a client says of itself in its first hello, and what the hub knows of it. Servers note it in place of what the hub says of
+//! Who asks: what a client says about itself in its first hello, and what the hub knows. Servers note it in place of what the hub says about
 //! itself (`$client`, as routers send it): in their log, `currentOp` and the profiler.
 
 use bson::{RawDocument, RawDocumentBuf, cstr};
