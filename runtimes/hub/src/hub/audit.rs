@@ -1,4 +1,4 @@
-//! The audit log: who has logged in, who has failed to, who has gone and why, and what operators order. Records at level INFO of a target of
+//! The audit log: who has logged in, who has failed to, who was refused what, who has gone and why, and what operators order. Records at level INFO of a target of
 //! their own, with limits of their own, so that nothing else takes their room.
 
 use cmap_core::time::Instant;
@@ -44,6 +44,15 @@ impl Audit {
         if let Some(left_out) = self.strangers.admit(now) {
             let tried = tried.map(|name| tracing::field::display(shown(name)));
             tracing::info!(target: TARGET, tried, address, connection, left_out, "failed to log in");
+        }
+    }
+
+    /// A user's command was refused by a rule, or a stranger's for want of a login.
+    pub(super) fn refused(&self, now: Instant, user: Option<&str>, whom: Whom<'_>, command: &str, why: &str) {
+        let limit = if user.is_some() { &self.users } else { &self.strangers };
+        if let Some(left_out) = limit.admit(now) {
+            let (Whom { address, connection }, command) = (whom, tracing::field::display(shown(command)));
+            tracing::info!(target: TARGET, user, address, connection, command, left_out, "refused: {why}");
         }
     }
 

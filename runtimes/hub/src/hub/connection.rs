@@ -235,12 +235,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                     if is_login(&command) {
                         self.shared.audit.failed(self.shared.now(), self.line.tried(), self.whom());
                     }
-                    let (user, address) = (self.line.user(), &*self.entrance.address);
-                    self.shared.activity.count_refusal(self.shared.now(), user, &command, &refusal);
-                    if let Some(left_out) = self.admit_to_log() {
-                        let Refusal { code, message, .. } = refusal;
-                        tracing::info!(target: "cmap::hub", ?user, address, code, left_out, "refused: {message}");
-                    }
+                    self.shared.activity.count_refusal(self.shared.now(), self.line.user(), &command, &refusal);
+                    self.log_refusal(&command, &refusal);
                 }
                 LineOutput::HangUp(why) => {
                     if let Some(left_out) = self.admit_to_log() {
@@ -253,6 +249,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             }
         }
         Ok(true)
+    }
+
+    /// What nobody may is for the audit; anything else is an error of the program at the other end.
+    fn log_refusal(&self, command: &str, refusal: &Refusal) {
+        let (user, Refusal { code, message, .. }) = (self.line.user(), refusal);
+        if *code == Refusal::UNAUTHORIZED {
+            let user = user.map(|user| &**user);
+            self.shared.audit.refused(self.shared.now(), user, self.whom(), command, message);
+        } else if let Some(left_out) = self.admit_to_log() {
+            let address = &*self.entrance.address;
+            tracing::info!(target: "cmap::hub", ?user, address, code, left_out, "refused: {message}");
+        }
     }
 
     /// Sends a reply, unless the connection has to end, or to give way.

@@ -28,6 +28,9 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// The code of what the user may not do.
+    pub const UNAUTHORIZED: i32 = 13;
+
     /// An error without labels.
     pub fn new(code: i32, name: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, name, message: message.into(), labels: Vec::new(), base_backoff: None }
@@ -35,7 +38,7 @@ impl Refusal {
 
     /// The user may not do that.
     pub fn unauthorized(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(13, "Unauthorized", message)
+        Self::new(Self::UNAUTHORIZED, "Unauthorized", message)
     }
 
     /// The command's bytes are no documents in which every text is UTF-8.

@@ -26,7 +26,7 @@ async fn is_served(uri: &str) -> bool {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_audit_log_has_who_logs_in_who_fails_to_and_who_has_gone() {
+async fn the_audit_log_has_who_logs_in_who_fails_to_what_is_refused_and_who_has_gone() {
     let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
     let log = folder.path().join("log");
     let (filter, users) = ("cmap::hub::audit=info", ["anna".to_owned()]);
@@ -35,13 +35,19 @@ async fn the_audit_log_has_who_logs_in_who_fails_to_and_who_has_gone() {
 
     let client = Client::connect(&uri("anna:secret")).await.unwrap();
     client.run(("test", rawdoc! { "count": "c" })).await.unwrap();
+    client.run(("admin", rawdoc! { "shutdown": 1 })).await.unwrap_err();
     client.close(std::time::Duration::from_secs(1)).await.unwrap();
     assert!(!is_served(&uri("eve:guess")).await);
 
     let has = |line: &str, text: &str| text.lines().any(|own| own.contains(line) && own.contains("127.0.0.1"));
     eventually("all is logged", async || {
         let text = fs::read_to_string(&log).unwrap();
-        let lines = ["logged in user=\"anna\"", "failed to log in tried=eve", "gone: it has hung up user=\"anna\""];
+        let lines = [
+            "logged in user=\"anna\"",
+            "refused: not authorized on admin to execute command { shutdown } user=\"anna\"",
+            "failed to log in tried=eve",
+            "gone: it has hung up user=\"anna\"",
+        ];
         lines.iter().all(|line| has(line, &text))
     })
     .await;

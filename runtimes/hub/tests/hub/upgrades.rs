@@ -221,6 +221,19 @@ fn labels(reply: &RawDocumentBuf) -> Vec<String> {
     labels.into_iter().map(|label| label.unwrap().as_str().unwrap().to_owned()).collect()
 }
 
+/// What a line of the unit runs, with this program and a configuration of the test.
+fn of_unit(key: &str, config: &Path) -> Command {
+    let unit = include_str!("../../systemd/cmap-hub.service");
+    let line = unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap();
+    let mut words = line.split(' ');
+    assert_eq!(words.next(), Some("/usr/local/bin/cmap-hub"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cmap-hub"));
+    let config = config.to_str().unwrap();
+    command.args(words.map(|word| if word == "/etc/cmap-hub/cmap-hub.toml" { config } else { word }));
+    command.env("RUST_LOG", "error").stdout(Stdio::null());
+    command
+}
+
 /// What a service manager hears next.
 fn heard(manager: &UnixDatagram) -> String {
     let mut buffer = [0; 1024];
@@ -229,7 +242,7 @@ fn heard(manager: &UnixDatagram) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_manager_opens_the_listeners_and_hears_how_the_hub_is() {
+async fn a_service_manager_runs_the_unit_opens_its_listener_and_hears_how_the_hub_is() {
     let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
     let manager = UnixDatagram::bind(folder.path().join("notify.sock")).unwrap();
     manager.set_read_timeout(Some(SOON)).unwrap();
@@ -238,8 +251,8 @@ async fn a_service_manager_opens_the_listeners_and_hears_how_the_hub_is() {
     let config = folder.path().join("cmap-hub.toml");
     let text = format!("upstream.uri = '{}'\nlisten = [{{ address = '{address}' }}]\n{CONTROL}", servers.uri(""));
     fs::write(&config, text).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cmap-hub"));
-    command.arg("--config").arg(&config).env("RUST_LOG", "error").stdout(Stdio::null());
+    assert!(of_unit("ExecStartPre", &config).status().unwrap().success());
+    let mut command = of_unit("ExecStart", &config);
     command.env("LISTEN_FDS", "1").env("NOTIFY_SOCKET", folder.path().join("notify.sock"));
     command.fd_mappings(vec![FdMapping { parent_fd: socket.into(), child_fd: 3 }]).unwrap();
 
@@ -251,6 +264,7 @@ async fn a_service_manager_opens_the_listeners_and_hears_how_the_hub_is() {
     assert_eq!(count(&client).await, 0);
     Command::new("kill").arg("-HUP").arg(hub.0.id().to_string()).status().unwrap();
     let (reloads, reloaded) = (heard(&manager), heard(&manager));
+    assert!(of_unit("ExecReload", &config).status().unwrap().success());
     let successor = upgrade(folder.path()).await;
     let upgraded = heard(&manager);
     assert!(ends(&mut hub).await);

@@ -139,6 +139,33 @@ async fn a_reload_changes_rules_at_once_and_removes_users() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_transaction_of_a_user_that_is_removed_is_aborted_x_137() {
+    let servers = Servers::replica_set().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    directly.run(("test", rawdoc! { "insert": "c", "documents": [{ "_id": 1 }] })).await.unwrap();
+    let house = Plan::before(&servers, "").user("app", "").user("other", "").start().await;
+    let client = house.client_as("app", "").await;
+    let update = |x: i32| rawdoc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": { "$set": { "x": x } } }] };
+    let mut session = client.start_session().unwrap();
+    session.start_transaction().unwrap();
+    client.operation(("test", update(1))).in_session(&mut session).run().await.unwrap();
+    let path = house.folder.path().join("users.toml");
+    users::remove(&path, "app").unwrap();
+
+    assert_eq!(house.reload(str::to_owned).await.ended, 1);
+
+    // Another transaction conflicts for as long as the first one is open.
+    eventually("the transaction is aborted", async || {
+        let mut session = directly.start_session().unwrap();
+        session.start_transaction().unwrap();
+        let ran = directly.operation(("test", update(2))).in_session(&mut session).run().await;
+        ran.is_ok() && session.commit_transaction().await.is_ok()
+    })
+    .await;
+    assert!(session.commit_transaction().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_without_users_does_not_open_the_hub() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "").user("app", "").start().await;
