@@ -1,4 +1,4 @@
-//! The configurations of `docs/hub/examples`, as an operator checks them.
+//! The configurations of `examples`, as an operator checks them.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use cmap_test_server::certificates::{Authority, LOCAL_HOSTS, Validity};
 /// Whether `--check` is content with the example, with the files next to it that it names; and what it says.
 fn check(name: &str) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hub/examples").join(name);
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
     let config = folder.path().join(name);
     fs::copy(example, &config).unwrap();
     let authority = Authority::new("hub").unwrap();
@@ -35,7 +35,7 @@ fn check(name: &str) -> (bool, String) {
 
 #[test]
 fn every_example_passes_its_check() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hub/examples");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.len() >= 3, "{names:?}");
     for name in names {

@@ -152,6 +152,16 @@ impl House {
     }
 }
 
+/// A page of `docs/hub`; none in a package, which has no such pages.
+pub(crate) fn page(name: &str) -> Option<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/hub");
+    if !folder.exists() {
+        println!("skipped: {name} is not in the package");
+        return None;
+    }
+    Some(std::fs::read_to_string(folder.join(name)).unwrap())
+}
+
 /// A page of a server: status line and body.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut socket = TcpStream::connect(address).await.unwrap();
