@@ -13,7 +13,7 @@ from pymongo import MongoClient
 UPGRADES = int(os.environ.get("CMAP_UPGRADES", "50"))
 WRITERS = int(os.environ.get("CMAP_WRITERS", "200"))
 # How long the old process lets clients go on.
-DRAIN = 5
+DRAIN = 10
 # The least pause between two upgrades.
 PAUSE = 0.5
 

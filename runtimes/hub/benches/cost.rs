@@ -178,7 +178,12 @@ fn start_haproxy(folder: &Path, server: SocketAddr) -> Option<(Program, SocketAd
 fn connect(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
-    ask(&mut stream, &message(&rawdoc! { "hello": 1, "helloOk": true, "loadBalanced": true, "$db": "admin" }));
+    let client = rawdoc! {
+        "driver": { "name": "bench", "version": "1.0" }, "os": { "type": "Linux", "architecture": "x86_64" },
+        "platform": "Rust", "application": { "name": "cost" },
+    };
+    let hello = rawdoc! { "hello": 1, "helloOk": true, "loadBalanced": true, "client": client, "$db": "admin" };
+    ask(&mut stream, &message(&hello));
     stream
 }
 

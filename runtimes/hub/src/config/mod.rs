@@ -207,3 +207,92 @@ pub struct Limits {
     /// What drivers are told to wait when the queue is full.
     pub base_backoff: Duration,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use toml_edit::{DocumentMut, Item};
+
+    use super::*;
+
+    const EVERY_KEY: &str = include_str!("../../tests/every_key/hub.toml");
+    const USERS: &str = include_str!("../../tests/every_key/users.toml");
+
+    /// A way from a document to one of its values: keys, and numbers of tables.
+    type Way = Vec<Step>;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Key(String),
+        Table(usize),
+    }
+
+    /// The ways to all values and tables.
+    fn ways(item: &Item, here: &Way, all: &mut Vec<Way>) {
+        if let Some(table) = item.as_table_like() {
+            for (key, value) in table.iter() {
+                let way: Way = here.iter().cloned().chain([Step::Key(key.into())]).collect();
+                all.push(way.clone());
+                ways(value, &way, all);
+            }
+        }
+        for (number, table) in item.as_array_of_tables().into_iter().flatten().enumerate() {
+            let way: Way = here.iter().cloned().chain([Step::Table(number)]).collect();
+            ways(&Item::Table(table.clone()), &way, all);
+        }
+    }
+
+    /// The document without that.
+    fn without(text: &str, way: &Way) -> String {
+        let mut document: DocumentMut = text.parse().unwrap();
+        let mut table = document.as_table_mut();
+        let (last, before) = way.split_last().unwrap();
+        let mut steps = before.iter().peekable();
+        while let Some(Step::Key(key)) = steps.next() {
+            let item = table.get_mut(key).unwrap();
+            table = match steps.next_if(|step| matches!(step, Step::Table(_))) {
+                Some(Step::Table(number)) => item.as_array_of_tables_mut().unwrap().get_mut(*number).unwrap(),
+                _ => item.as_table_mut().unwrap(),
+            };
+        }
+        let Step::Key(key) = last else { panic!("{way:?}") };
+        table.remove(key).unwrap();
+        document.to_string()
+    }
+
+    /// What a hub would have of these files.
+    fn shown(folder: &Path, hub: &str, users: &str) -> Result<String, ConfigError> {
+        let path = folder.join("hub.toml");
+        fs::write(&path, hub).unwrap();
+        fs::write(folder.join("users.toml"), users).unwrap();
+        let mut config = read(&path)?;
+        config.keys = Keys::default();
+        config.secret_files.clear();
+        Ok(format!("{config:?}"))
+    }
+
+    #[test]
+    fn every_key_of_both_files_has_an_effect() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("uri"), "mongodb://hub:secret@db.example:27017/").unwrap();
+        for file in ["writer.password", "token", "listener.pem", "hub.pem", "ca.pem"] {
+            fs::write(folder.path().join(file), "0123456789abcdef").unwrap();
+        }
+        let whole = shown(folder.path(), EVERY_KEY, USERS).unwrap();
+        let mut count = 0;
+        for (text, other, is_users) in [(EVERY_KEY, USERS, false), (USERS, EVERY_KEY, true)] {
+            let mut all = Vec::new();
+            ways(text.parse::<DocumentMut>().unwrap().as_item(), &Vec::new(), &mut all);
+            for way in all {
+                count += 1;
+                let less = without(text, &way);
+                let (hub, users) = if is_users { (other, &*less) } else { (&*less, other) };
+                let differs = shown(folder.path(), hub, users).map_or(true, |shown| shown != whole);
+                assert!(differs, "{way:?} has none");
+            }
+        }
+        assert!(count > 80, "{count}");
+    }
+}

@@ -63,7 +63,6 @@ mod track;
 mod turn;
 mod upstream;
 
-use core::time::Duration;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -83,9 +82,6 @@ use listeners::Listeners;
 use reload::{Current, Reloader};
 use shared::{Shared, Spread, Stage};
 use sockets::Place;
-
-/// For how long a hub that nobody follows hangs up on clients that say nothing: longer would keep the next start waiting.
-const SPREAD: Duration = Duration::from_secs(1);
 
 /// A hub that runs. Dropping it ends it at once.
 #[derive(Debug)]
@@ -225,9 +221,8 @@ impl Hub {
     /// unless another process has taken it over. Returns how many it did not wait for.
     pub async fn drain(mut self, hurry: impl Future<Output = ()>) -> usize {
         let patience = self.shared.settings().drain;
-        let over = if self.has_successor() { patience.mul_f64(0.8) } else { SPREAD.min(patience) };
-        let (from, quiet) = (tokio::time::Instant::now(), patience.mul_f64(0.1));
-        self.shared.set_stage(Stage::Draining(Spread { from, over, quiet }));
+        let spread = if self.has_successor() { Spread::of_upgrade(patience) } else { Spread::of_end(patience) };
+        self.shared.set_stage(Stage::Draining(spread));
         self.listeners.close();
         if self.has_successor() {
             self.watching.abort_all();

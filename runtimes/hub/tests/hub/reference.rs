@@ -78,6 +78,36 @@ fn every_key_of_the_configuration_is_there_and_no_other() {
     assert_eq!(named.symmetric_difference(&keys).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
+/// The keys of a file, without the names that are anybody's.
+fn keys_in(text: &str) -> BTreeSet<String> {
+    let (mut keys, mut table) = (BTreeSet::new(), String::new());
+    for line in text.lines() {
+        if line.starts_with('[') {
+            let name = line.trim_matches(['[', ']']);
+            table = format!("{}.", name.replace("identity.writer", "identity.NAME"));
+        } else if let Some((key, _)) = line.split_once(" = ") {
+            keys.insert(format!("{table}{key}"));
+        }
+    }
+    keys
+}
+
+#[test]
+fn every_key_is_in_the_files_by_which_each_is_tried() {
+    let mut tried = keys_in(include_str!("../every_key/hub.toml"));
+    tried.extend(keys_in(include_str!("../every_key/users.toml")));
+    // In place of its file; rules are tables.
+    tried.extend(["upstream.uri", "user.allow", "user.deny"].map(str::to_owned));
+    let Some(named) = named() else { return };
+    let named: BTreeSet<_> = named
+        .into_iter()
+        .filter(|name| name.chars().all(|letter| !letter.is_ascii_uppercase()) || name.contains("NAME."))
+        .filter(|name| !name.starts_with("cmap_hub_"))
+        .collect();
+
+    assert_eq!(named.difference(&tried).collect::<Vec<_>>(), Vec::<&String>::new());
+}
+
 #[test]
 fn every_key_of_the_users_file_is_there() {
     let folder = tempfile::tempdir().unwrap();
