@@ -21,7 +21,8 @@ use super::failures::Why;
 use super::forward::{self, Outcome, Owner};
 use super::purse::{Hold, Told};
 use super::sending;
-use super::shared::{Entrance, Shared, Stage};
+use super::shared::{Entrance, Shared};
+use super::stage::Stage;
 use super::track::{Phase, Track};
 use crate::protocol::{
     Ending, Forward, Holdings, Line, LineOutput, Part, Refusal, Request, UNCOUNTED, introduction, is_login,

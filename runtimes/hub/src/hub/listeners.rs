@@ -16,8 +16,9 @@ use super::connection;
 use super::error::NoListener;
 use super::inherited::Inherited;
 use super::proxied;
-use super::shared::{Entrance, Shared, Stage};
+use super::shared::{Entrance, Shared};
 use super::sockets::{Place, Socket, Spare};
+use super::stage::Stage;
 use super::tls;
 use crate::config::{Listener, SocketAccess};
 

@@ -13,6 +13,7 @@
 //! | `changes` | tells those who wait for a server that the servers have changed |
 //! | `clock` | the hub's time |
 //! | `shared` | what all tasks share |
+//! | `stage` | its way to its end, and when clients go |
 //! | `reload` | another configuration while it runs |
 //! | `error` | why it cannot start, or take over a configuration |
 //! | `descriptors` | how many files may be open, and whose |
@@ -57,6 +58,7 @@ mod reload;
 mod sending;
 mod shared;
 mod sockets;
+mod stage;
 mod status;
 mod tls;
 mod track;
@@ -80,8 +82,9 @@ use crate::config::{Config, Listener};
 use descriptors::Reserve;
 use listeners::Listeners;
 use reload::{Current, Reloader};
-use shared::{Shared, Spread, Stage};
+use shared::Shared;
 use sockets::Place;
+use stage::{Spread, Stage};
 
 /// A hub that runs. Dropping it ends it at once.
 #[derive(Debug)]

@@ -7,11 +7,12 @@
 //! | file | content |
 //! |---|---|
 //! | `line` | one client's connection: its stages from the greeting to its end |
-//! | `request` | a command as it came, and as it goes on |
+//! | `request`, `outgoing` | a command as it came, and as it goes on |
+//! | `introduction` | who asks, for the server's log |
 //! | `read_preference` | the server that it wants |
 //! | `targets` | the collections that a command touches |
 //! | `reading` | documents that decide something: what cannot be read is an error |
-//! | `greeting`, `login` | the hub's own hello; SCRAM |
+//! | `greeting`, `login` | the hub's own hello; SCRAM and certificates |
 //! | `holdings` | the cursors and transactions of a connection, each at its server |
 //! | `sessions` | whose a logical session is |
 //! | `operations` | what runs, for those who ask and who end it |
@@ -36,6 +37,7 @@ mod login;
 mod memory;
 mod names;
 mod operations;
+mod outgoing;
 mod passing;
 mod queue;
 mod read_preference;

@@ -1,4 +1,4 @@
-//! A command: as it came from the client, and as it goes on.
+//! A command as it came from the client.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ pub type SessionId = [u8; 16];
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Its document.
-    body: RawDocumentBuf,
+    pub(super) body: RawDocumentBuf,
     /// The message, where it has document sequences.
     frame: Option<Arc<[u8]>>,
     /// Whether it came as OP_QUERY, and is to be answered by OP_REPLY.
@@ -57,7 +57,7 @@ pub struct Request {
     /// The server that it wants, by `$readPreference`.
     preference: Option<ReadPreference>,
     /// Whether it may have nothing that is not part of the stable API.
-    api_strict: bool,
+    pub(super) api_strict: bool,
     /// When it came.
     pub arrived: Instant,
 }
@@ -297,39 +297,6 @@ impl Request {
     /// The fields of its document. None is left out: [`read`](Self::read) has met them all.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&CStr, RawBsonRef<'_>)> {
         self.body.iter().filter_map(Result::ok)
-    }
-
-    /// The request without the number by which its driver could repeat it, for a server that knows no such numbers.
-    pub fn without_number(&self) -> Self {
-        let mut body = RawDocumentBuf::new();
-        let fields = self.fields().filter(|(key, _)| *key != cstr!("txnNumber"));
-        fields.for_each(|(key, value)| body.append(key, value));
-        Self { body, number: None, ..self.clone() }
-    }
-
-    /// The document as it goes on: without `$db`, which is sent anew, and with what is left of the time in place of
-    /// `maxTimeMS`.
-    pub fn compose(&self, time_left: Option<Duration>) -> RawDocumentBuf {
-        let mut body = RawDocumentBuf::new();
-        for (key, value) in self.fields() {
-            match (key.as_str(), time_left) {
-                ("$db", _) => {}
-                ("maxTimeMS", Some(left)) => {
-                    // At least one: zero would be for ever.
-                    let left = i64::try_from(left.as_millis()).unwrap_or(i64::MAX).max(1);
-                    body.append(key, left);
-                }
-                _ => body.append(key, value),
-            }
-        }
-        body
-    }
-
-    /// Adds who asks to a document that goes on, unless the stable API forbids that.
-    pub fn introduce(&self, body: &mut RawDocumentBuf, introduction: &RawDocument) {
-        if !self.api_strict {
-            body.append(cstr!("$client"), introduction);
-        }
     }
 
     /// Whether it is a write that the driver has numbered, or the end of a transaction.

@@ -12,7 +12,7 @@ use tokio::net::UnixStream;
 
 use super::super::audit;
 use super::super::inherited::{Offer, TAKEN};
-use super::super::shared::Stage;
+use super::super::stage::Stage;
 use super::Operator;
 
 /// How long the new process may take until it serves everything.

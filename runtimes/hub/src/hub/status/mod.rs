@@ -23,8 +23,9 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use tokio::task::JoinSet;
 
 use super::error::StartError;
-use super::shared::{Shared, Stage};
+use super::shared::Shared;
 use super::sockets::Socket;
+use super::stage::Stage;
 use super::track::Phase;
 pub(super) use report::Report;
 
