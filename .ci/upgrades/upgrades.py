@@ -94,14 +94,16 @@ def errors_of(errors: dict[str, int], step: str) -> int:
 
 def main(programs: Path, drivers: list[str]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
-        hub = Hub(programs, Path(folder))
+        hub, is_good = Hub(programs, Path(folder)), False
         try:
             good = [run(hub, driver, "true", UPGRADES) for driver in drivers]
             good += [run(hub, driver, "false", 5) for driver in drivers]
+            is_good = all(good)
         finally:
             hub.end()
-            sys.stderr.write((Path(folder) / "errors").read_text()[-2000:])
-    return all(good)
+            if not is_good:
+                sys.stderr.write((Path(folder) / "errors").read_text()[-2000:])
+    return is_good
 
 
 if __name__ == "__main__":
