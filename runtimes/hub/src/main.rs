@@ -176,18 +176,15 @@ fn check(path: &Path) -> Done {
 }
 
 fn serve(arguments: Arguments) -> Done {
-    let config = config::read(&arguments.config)?;
-    let set_filter = log::begin(&config.log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(config, arguments, set_filter))
+    runtime.block_on(run(arguments))
 }
 
-async fn run(
-    config: config::Config,
-    arguments: Arguments,
-    set_filter: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static,
-) -> Done {
+async fn run(arguments: Arguments) -> Done {
     let mut signals = Signals::new()?;
+    #[cfg(unix)]
+    let program = upgrade::program()?;
+    // Before the configuration: the hub that runs reads it no more from then on.
     #[cfg(unix)]
     let inherited = match &arguments.take_over {
         Some(control) => Inherited::from_hub(control).await?,
@@ -195,11 +192,13 @@ async fn run(
     };
     #[cfg(not(unix))]
     let inherited = Inherited::default();
-    let hub = Hub::start_by(config, inherited).await?;
+    let config = config::read(&arguments.config)?;
+    let set_filter = log::begin(&config.log);
+    let mut hub = Hub::start_by(config, inherited).await?;
     hub.on_log_level(set_filter);
     let until_stdin_ends = arguments.until_stdin_ends;
     #[cfg(unix)]
-    hub.on_upgrade(upgrade::start_by(arguments)?);
+    hub.on_upgrade(upgrade::start_by(program, arguments));
     for address in hub.addresses() {
         // It serves, whether somebody reads that or not.
         let _ = writeln!(io::stdout(), "listening on {address}");
@@ -208,6 +207,7 @@ async fn run(
         tracing::info!(target: "cmap::hub", "status at http://{address}/status");
     }
     service::is_ready();
+    hub.let_predecessor_go();
     let mut stdin_ends = std::pin::pin!(stdin_ends(until_stdin_ends));
     loop {
         let asked = tokio::select! {
@@ -220,7 +220,7 @@ async fn run(
             Asked::Reload => {
                 service::reloads();
                 reload(&hub).await;
-                service::is_ready();
+                service::has_reloaded();
             }
         }
     }

@@ -9,7 +9,13 @@ pub(crate) fn is_ready() {
     tell(&[NotifyState::MainPid(std::process::id()), NotifyState::Ready]);
 }
 
-/// It reads its configuration again; [`is_ready`] follows.
+/// It has read its configuration again. By now another process may be the main one.
+pub(crate) fn has_reloaded() {
+    #[cfg(unix)]
+    tell(&[NotifyState::Ready]);
+}
+
+/// It reads its configuration again; [`has_reloaded`] follows.
 pub(crate) fn reloads() {
     #[cfg(unix)]
     // Without the time the manager would not know which reload this is.

@@ -18,6 +18,9 @@ const OF_STRANGERS: u32 = 10;
 pub(super) struct Audit {
     users: LogLimit,
     strangers: LogLimit,
+    /// What is refused takes no room of who comes and goes.
+    refused: LogLimit,
+    refused_strangers: LogLimit,
 }
 
 /// The client that a record is about.
@@ -30,7 +33,9 @@ pub(super) struct Whom<'a> {
 
 impl Audit {
     pub(super) fn new() -> Self {
-        Self { users: LogLimit::of(OF_USERS), strangers: LogLimit::of(OF_STRANGERS) }
+        let [users, refused] = [OF_USERS; 2].map(LogLimit::of);
+        let [strangers, refused_strangers] = [OF_STRANGERS; 2].map(LogLimit::of);
+        Self { users, strangers, refused, refused_strangers }
     }
 
     pub(super) fn logged_in(&self, now: Instant, user: &str, Whom { address, connection }: Whom<'_>) {
@@ -49,7 +54,7 @@ impl Audit {
 
     /// A user's command was refused by a rule, or a stranger's for want of a login.
     pub(super) fn refused(&self, now: Instant, user: Option<&str>, whom: Whom<'_>, command: &str, why: &str) {
-        let limit = if user.is_some() { &self.users } else { &self.strangers };
+        let limit = if user.is_some() { &self.refused } else { &self.refused_strangers };
         if let Some(left_out) = limit.admit(now) {
             let (Whom { address, connection }, command) = (whom, tracing::field::display(shown(command)));
             tracing::info!(target: TARGET, user, address, connection, command, left_out, "refused: {why}");

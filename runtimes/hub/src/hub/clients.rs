@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use crate::protocol::Ending;
+use crate::users::Certificate;
 
 /// The connected clients, by the numbers of their connections.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub(super) struct ConnectedClient {
     pub(super) address: Arc<str>,
     /// The user that has logged in.
     pub(super) user: Option<Arc<str>>,
+    /// The certificate that it has shown.
+    certificate: Option<Certificate>,
     end: oneshot::Sender<Ending>,
 }
 
@@ -43,13 +46,26 @@ impl Clients {
     /// Adds the connection of this number.
     pub(super) fn add(&self, number: i64, address: &Arc<str>) -> Ended {
         let (end, ended) = oneshot::channel();
-        self.lock().insert(number, ConnectedClient { address: Arc::clone(address), user: None, end });
+        self.lock()
+            .insert(number, ConnectedClient { address: Arc::clone(address), user: None, certificate: None, end });
         Ended(Some(ended))
     }
 
     /// Notes the user that has logged in there.
     pub(super) fn name(&self, number: i64, user: &Arc<str>) {
         self.lock().get_mut(&number).into_iter().for_each(|client| client.user = Some(Arc::clone(user)));
+    }
+
+    /// Notes the certificate that was shown there.
+    pub(super) fn note_certificate(&self, number: i64, certificate: &Certificate) {
+        self.lock().get_mut(&number).into_iter().for_each(|client| client.certificate = Some(certificate.clone()));
+    }
+
+    /// Ends the connections whose certificates are trusted no more, and returns their number.
+    pub(super) fn end_untrusted(&self) -> usize {
+        let is_untrusted =
+            |client: &ConnectedClient| client.certificate.as_ref().is_some_and(|shown| !shown.is_trusted());
+        self.end(&Ending::Untrusted, |_, client| is_untrusted(client))
     }
 
     /// Removes a connection that has ended.

@@ -27,6 +27,7 @@ use super::track::{Phase, Track};
 use crate::protocol::{
     Ending, Forward, Holdings, Line, LineOutput, Part, Refusal, Request, UNCOUNTED, introduction, is_login,
 };
+use crate::users::Certificate;
 
 /// What an idle connection has to read into.
 const SMALL: usize = 2 * 1024;
@@ -59,16 +60,16 @@ enum Woken {
     Ended(Ending),
 }
 
-/// Serves a client until one side hangs up. `subject` is that of the certificate that it has shown.
+/// Serves a client until one side hangs up, which may have shown a certificate.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
-    subject: Option<String>,
+    certificate: Option<Certificate>,
     shared: Arc<Shared>,
     entrance: Entrance,
 ) {
     let mut client = Client {
         stream,
-        line: Line::new(shared.now(), entrance.number).with_certificate(subject),
+        line: Line::new(shared.now(), entrance.number).with_certificate(certificate),
         hold: Hold::new(&shared.purse, entrance.number),
         shared,
         entrance,
@@ -98,7 +99,8 @@ struct Client<S> {
     taking: Option<(Noted, Option<Why>)>,
     /// Who ran its last command. What the client has open is that user's upstream, and not the one's that a reload names.
     last: Option<Owner>,
-    introduction: OnceCell<Option<Arc<RawDocumentBuf>>>,
+    /// What servers learn of it, until another user logs in.
+    introduction: OnceCell<Arc<RawDocumentBuf>>,
     /// Why the hub hangs up.
     ending: Option<Ending>,
 }
@@ -120,8 +122,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Stage::Draining(spread) => Some(spread),
                 Stage::Ended => return Ok(()),
             };
-            let idle_until =
-                spread.filter(|_| self.line.is_idle()).map(|spread| spread.end_of(self.entrance.number, heard));
+            let is_idle = self.line.is_idle() && self.line.pending() == 0 && !self.hold.is_waiting();
+            let idle_until = spread.filter(|_| is_idle).map(|spread| spread.end_of(self.entrance.number, heard));
             if idle_until.is_some_and(|at| at <= tokio::time::Instant::now()) {
                 return Ok(());
             }
@@ -188,6 +190,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             && let Some(user) = self.line.user()
         {
             self.shared.audit.logged_in(self.shared.now(), user, self.whom());
+            self.introduction = OnceCell::new();
         }
     }
 
@@ -317,7 +320,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.note_taken();
         let (shared, track) = (Arc::clone(&self.shared), Track::new(forward.request.arrived));
         let user = Arc::clone(self.line.user().unwrap_or(&self.entrance.address));
-        let introduction = self.introduction().filter(|_| shared.settings().client_metadata).cloned();
+        let introduction = shared.settings().client_metadata.then(|| Arc::clone(self.introduction()));
         let owner = Owner { user, identity: shared.upstream.identity(forward.upstream.as_deref()), introduction };
         self.last = Some(owner.clone());
         let (request, connection) = (&forward.request, self.entrance.number);
@@ -327,13 +330,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.running = Some(Running { work, track, noted, killed });
     }
 
-    /// Who it is, for the server's log. That does not change once it runs commands.
-    fn introduction(&self) -> Option<&Arc<RawDocumentBuf>> {
+    /// Who it is, for the server's log.
+    fn introduction(&self) -> &Arc<RawDocumentBuf> {
         let make = || {
             let user = self.line.user().map(|user| &**user);
-            introduction(self.line.metadata()?, user, &self.entrance.address).map(Arc::new)
+            Arc::new(introduction(self.line.metadata(), user, &self.entrance.address))
         };
-        self.introduction.get_or_init(make).as_ref()
+        self.introduction.get_or_init(make)
     }
 
     fn finish(&mut self, outcome: &Outcome) {

@@ -31,6 +31,9 @@ pub enum StartError {
     /// Another hub runs, and no server upstream lets this one in.
     #[error("this hub does not take over from the one that runs, since it cannot connect to upstream: {0}")]
     Upstream(CheckOutError),
+    /// The hub that runs goes on, or was told to end.
+    #[error("this hub does not take over from the one that runs, which says: {0}")]
+    NotFollowed(String),
     /// Agents of servers cannot come in.
     #[error("upstream.reverse: {0}")]
     Reverse(#[from] BindError),

@@ -149,6 +149,11 @@ impl Gate {
         }
     }
 
+    /// Whether it gives no turns.
+    pub(super) fn is_paused(&self) -> bool {
+        self.look(|queue| queue.is_paused())
+    }
+
     /// Gives turns again.
     pub(super) fn resume(&self) {
         self.look(|queue| queue.set_paused(false));

@@ -15,8 +15,9 @@ use super::sockets::{Place, Socket};
 use {
     rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
     serde::{Deserialize, Serialize},
+    serde_json::Value,
     std::os::fd::OwnedFd,
-    tokio::io::{AsyncReadExt, AsyncWriteExt, Interest},
+    tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest},
     tokio::net::UnixStream,
 };
 
@@ -39,6 +40,11 @@ pub struct Inherited {
     #[cfg(unix)]
     predecessor: Option<UnixStream>,
 }
+
+/// The hub before this one, which drains when this is dropped.
+#[cfg(unix)]
+#[derive(Debug)]
+pub(super) struct Predecessor(#[allow(dead_code, reason = "it is kept open")] Option<UnixStream>);
 
 /// What the old process answers.
 #[cfg(unix)]
@@ -127,31 +133,38 @@ impl Inherited {
         self.predecessor.is_some()
     }
 
-    /// The socket that listens here already, or else a new one.
-    pub(super) async fn socket(&mut self, place: &Place) -> io::Result<Socket> {
-        match self.sockets.iter().position(|(other, _)| other == place) {
-            Some(index) => place.adopt(self.sockets.swap_remove(index).1),
-            None => place.bind().await,
-        }
+    /// The socket that listens here already.
+    pub(super) fn take(&mut self, place: &Place) -> io::Result<Option<Socket>> {
+        let index = self.sockets.iter().position(|(other, _)| other == place);
+        index.map(|index| place.adopt(self.sockets.swap_remove(index).1)).transpose()
     }
 
-    /// The hub serves everything: the one before it drains. What is left of the sockets belongs to no listener of the configuration.
-    pub(super) async fn confirm(mut self) {
+    /// The hub serves everything: the one before it drains, once the result is dropped. What is left of the sockets belongs to no listener of the
+    /// configuration.
+    ///
+    /// # Errors
+    /// The one before it goes on, or was told to end.
+    pub(super) async fn confirm(mut self) -> Result<Predecessor, String> {
         for (place, _) in &self.sockets {
             tracing::warn!(target: "cmap::hub", "{place} was handed over, and is closed: the configuration does not have it");
         }
-        if let Some(predecessor) = &mut self.predecessor {
-            // One that has gone meanwhile does not mind. Its answer says that it accepts nobody any more.
-            let _ = predecessor.write_all(format!("{TAKEN}\n").as_bytes()).await;
-            let _ = predecessor.read(&mut [0; 64]).await;
+        let Some(mut stream) = self.predecessor.take() else { return Ok(Predecessor(None)) };
+        let mut answer = String::new();
+        // One that has gone meanwhile without a word does not mind.
+        let _ = stream.write_all(format!("{TAKEN}\n").as_bytes()).await;
+        let _ = BufReader::new((&mut stream).take(LONGEST as u64)).read_line(&mut answer).await;
+        match serde_json::from_str::<Value>(&answer).ok().as_ref().and_then(|answer| answer.get("error")) {
+            Some(error) => Err(error.as_str().unwrap_or_default().into()),
+            None => Ok(Predecessor(Some(stream))),
         }
     }
 }
 
 #[cfg(not(unix))]
 impl Inherited {
-    pub(super) async fn socket(&mut self, place: &Place) -> io::Result<Socket> {
-        place.bind().await
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "elsewhere it may have some")]
+    pub(super) fn take(&mut self, _: &Place) -> std::io::Result<Option<Socket>> {
+        Ok(None)
     }
 }
 

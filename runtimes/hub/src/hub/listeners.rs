@@ -10,7 +10,6 @@ use ipnet::IpNet;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
 
 use super::connection;
 use super::error::NoListener;
@@ -19,7 +18,7 @@ use super::proxied;
 use super::shared::{Entrance, Shared};
 use super::sockets::{Place, Socket, Spare};
 use super::stage::Stage;
-use super::tls;
+use super::tls::{self, Tls};
 use crate::config::{Listener, SocketAccess};
 
 /// How long to wait after an accept that failed: the process may have too many open files, which passes.
@@ -57,7 +56,7 @@ struct Door {
 #[derive(Clone, Default)]
 struct Terms {
     /// Does the handshakes; none where clients come in the clear.
-    tls: Option<TlsAcceptor>,
+    tls: Option<Tls>,
     /// Who alone may connect, with a header that says for whom; nobody where clients connect themselves.
     proxies: Arc<[IpNet]>,
 }
@@ -97,8 +96,15 @@ impl Listeners {
                 }
                 None => {
                     let failed = |source| NoListener::Bind { place: place.to_string(), source };
-                    let socket = inherited.socket(&place).await.map_err(failed)?;
-                    place.set_access(access).map_err(failed)?;
+                    let socket = match inherited.take(&place).map_err(failed)? {
+                        // Until this hub serves it, it is as the one before has it.
+                        Some(socket) => socket,
+                        None => {
+                            let socket = place.bind().await.map_err(failed)?;
+                            place.set_access(access).map_err(failed)?;
+                            socket
+                        }
+                    };
                     let spare = socket.spare().map_err(failed)?;
                     Some((socket, spare))
                 }
@@ -117,14 +123,16 @@ impl Listeners {
         let mut before = std::mem::take(&mut *doors);
         for New { place, terms, access, socket } in prepared {
             let open = before.iter().position(|door| door.place == place);
+            if let Err(error) = place.set_access(access) {
+                tracing::error!(target: "cmap::hub", "{place} keeps its mode and its group: {error}");
+            }
             match (socket, open) {
                 (Some((socket, spare)), _) => doors.push(Door::open(place, terms, socket, spare, shared)),
                 (None, Some(index)) => {
                     let door = before.remove(index);
-                    if let Err(error) = place.set_access(access) {
-                        tracing::error!(target: "cmap::hub", "{place} keeps its mode and its group: {error}");
-                    }
-                    *door.terms.write().unwrap_or_else(PoisonError::into_inner) = terms;
+                    let mut now = door.terms.write().unwrap_or_else(PoisonError::into_inner);
+                    *now = terms.follow(&now);
+                    drop(now);
                     doors.push(door);
                 }
                 // Those that are there when the others are prepared are there until now.
@@ -141,7 +149,10 @@ impl Listeners {
     /// Listens for others than clients. The listener can be handed over until they are [forgotten](Self::forget_others).
     pub(super) async fn other(&self, place: Place, inherited: &mut Inherited) -> Result<Socket, NoListener> {
         let failed = |source| NoListener::Bind { place: place.to_string(), source };
-        let socket = inherited.socket(&place).await.map_err(failed)?;
+        let socket = match inherited.take(&place).map_err(failed)? {
+            Some(socket) => socket,
+            None => place.bind().await.map_err(failed)?,
+        };
         let spare = socket.spare().map_err(failed)?;
         self.others().push((place, spare));
         Ok(socket)
@@ -197,6 +208,18 @@ impl Door {
     }
 }
 
+impl Terms {
+    /// These terms in place of those of before.
+    fn follow(mut self, before: &Self) -> Self {
+        match (&mut self.tls, &before.tls) {
+            (Some(tls), Some(before)) => tls.follow(before),
+            (None, Some(before)) => before.distrust(),
+            (_, None) => {}
+        }
+        self
+    }
+}
+
 impl Drop for Door {
     fn drop(&mut self) {
         self.task.abort();
@@ -242,13 +265,16 @@ async fn attend(mut stream: TcpStream, from: IpAddr, terms: Terms, shared: Arc<S
     let Some(tls) = terms.tls else { return connection::serve(stream, None, shared, entrance).await };
     let mut stage = shared.stage();
     let shaken = tokio::select! {
-        shaken = tokio::time::timeout(HANDSHAKE, tls.accept(stream)) => shaken,
+        shaken = tokio::time::timeout(HANDSHAKE, tls.acceptor.accept(stream)) => shaken,
         _ = stage.wait_for(|stage| *stage == Stage::Ended) => return,
     };
     // A failed handshake has told the client why.
     if let Ok(Ok(stream)) = shaken {
-        let subject = tls::client_subject(stream.get_ref().1);
-        connection::serve(stream, subject, shared, entrance).await;
+        let certificate = tls.certificate(stream.get_ref().1);
+        if let Some(certificate) = &certificate {
+            shared.clients.note_certificate(entrance.number, certificate);
+        }
+        connection::serve(stream, certificate, shared, entrance).await;
     }
 }
 

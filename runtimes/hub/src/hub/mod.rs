@@ -80,6 +80,8 @@ pub use self::reload::Reloaded;
 pub use self::tls::CertificateError;
 use crate::config::{Config, Listener};
 use descriptors::Reserve;
+#[cfg(unix)]
+use inherited::Predecessor;
 use listeners::Listeners;
 use reload::{Current, Reloader};
 use shared::Shared;
@@ -95,6 +97,8 @@ pub struct Hub {
     watching: JoinSet<()>,
     reloader: Arc<Reloader>,
     status: Option<SocketAddr>,
+    #[cfg(unix)]
+    predecessor: Option<Predecessor>,
 }
 
 impl Hub {
@@ -137,8 +141,23 @@ impl Hub {
         }
         listeners.open(clients, &shared);
         #[cfg(unix)]
-        inherited.confirm().await;
-        Ok(Self { shared, listeners, watching, reloader, status: address_of_status })
+        let predecessor = inherited.confirm().await.map_err(StartError::NotFollowed)?;
+        Ok(Self {
+            shared,
+            listeners,
+            watching,
+            reloader,
+            status: address_of_status,
+            #[cfg(unix)]
+            predecessor: Some(predecessor),
+        })
+    }
+
+    /// Lets the hub drain from which this one has taken over, if there is one: it waits five seconds for that. Until then a service manager can
+    /// be told which process is the main one.
+    pub fn let_predecessor_go(&mut self) {
+        #[cfg(unix)]
+        drop(self.predecessor.take());
     }
 
     /// The TCP addresses where clients come in.

@@ -30,7 +30,8 @@ pub struct Reloaded {
     pub applied: Vec<String>,
     /// Keys that say something else, and count when the hub is started again.
     pub needs_restart: Vec<String>,
-    /// How many connections were ended, because their user is not there any more, has other keys, or is another one upstream.
+    /// How many connections were ended, because their user is not there any more, has other keys, or is another one upstream, or because the
+    /// authority of their certificate is trusted no more.
     pub ended: usize,
 }
 
@@ -77,6 +78,12 @@ impl Reloader {
         Self { shared: Arc::clone(shared), listeners: Arc::clone(listeners), current: Mutex::new(current) }
     }
 
+    /// Keeps others from reading the file again until the result is dropped.
+    #[cfg(unix)]
+    pub(super) async fn hold(&self) -> impl Drop {
+        self.current.lock().await
+    }
+
     /// Reads the file again, and takes it over.
     pub(super) async fn read_again(&self) -> Result<Reloaded, ReloadError> {
         let path = self.current.lock().await.path.clone();
@@ -108,6 +115,7 @@ impl Reloader {
         reloaded.ended = self.shared.take_over(config, &others);
         // With the users who may come in there.
         self.listeners.open(listeners, &self.shared);
+        reloaded.ended += self.shared.clients.end_untrusted();
         Ok(reloaded)
     }
 

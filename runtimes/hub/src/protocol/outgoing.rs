@@ -3,8 +3,12 @@
 use core::time::Duration;
 
 use bson::{RawDocument, RawDocumentBuf, cstr};
+use cmap_core::wire::Limits;
 
 use super::request::Request;
+
+/// For what is added to a command besides: its header, and fields such as `$db` and `$clusterTime`.
+const RESERVE: usize = 1024;
 
 impl Request {
     /// The request without the number by which its driver could repeat it, for a server that knows no such numbers.
@@ -35,10 +39,45 @@ impl Request {
         body
     }
 
-    /// Adds who asks to a document that goes on, unless the stable API forbids that.
+    /// Adds who asks to a document that goes on, unless the stable API forbids that, or the message would be too long.
     pub fn introduce(&self, body: &mut RawDocumentBuf, introduction: &RawDocument) {
-        if !self.api_strict {
+        let length = introduction.as_bytes().len() + RESERVE;
+        let has_room = |of: usize, most: u32| of + length <= most as usize;
+        let message = self.frame.as_ref().map_or(0, |frame| frame.len()).max(body.as_bytes().len());
+        if !self.api_strict
+            && has_room(message, Limits::DEFAULT.max_message_size)
+            && has_room(body.as_bytes().len(), Limits::DEFAULT.max_document_size)
+        {
             body.append(cstr!("$client"), introduction);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+    use cmap_core::time::Instant;
+    use cmap_core::wire::{Flags, MessageIds, MessageWriter};
+
+    use super::*;
+
+    /// Whether a command of this length says who asks.
+    fn is_introduced(length: usize) -> bool {
+        let command = rawdoc! { "insert": "c", "documents": [{ "x": "x".repeat(length) }], "$db": "test" };
+        let mut frame = Vec::new();
+        MessageWriter::begin(&mut frame, MessageIds::request(1), Flags::NONE, &command, &[], &Limits::DEFAULT)
+            .unwrap()
+            .finish();
+        let request = Request::read(&frame, &Limits::DEFAULT, Instant::from_millis(0)).unwrap();
+        let mut body = request.compose(None);
+        request.introduce(&mut body, &rawdoc! { "driver": "d".repeat(400) });
+        body.get("$client").unwrap().is_some()
+    }
+
+    #[test]
+    fn a_command_that_is_almost_too_long_does_not_become_so_x_194() {
+        assert!(is_introduced(1_000));
+        assert!(is_introduced(16_000_000));
+        assert!(!is_introduced(16 * 1024 * 1024 - 200));
     }
 }

@@ -108,7 +108,11 @@ impl Refusal {
             Some(Part::Ends) => refusal.with_label(ErrorLabel::RetryableWriteError),
             None => {
                 let refusal = match request.number {
-                    Some(_) => refusal.with_label(ErrorLabel::RetryableWriteError),
+                    // It may be the repetition of one that was sent: that one's error counts.
+                    Some(_) => {
+                        let refusal = refusal.with_label(ErrorLabel::RetryableWriteError);
+                        refusal.with_label(ErrorLabel::NoWritesPerformed)
+                    }
                     None => refusal,
                 };
                 refusal.with_label(ErrorLabel::SystemOverloadedError).with_label(ErrorLabel::RetryableError)

@@ -33,7 +33,7 @@ pub struct Request {
     /// Its document.
     pub(super) body: RawDocumentBuf,
     /// The message, where it has document sequences.
-    frame: Option<Arc<[u8]>>,
+    pub(super) frame: Option<Arc<[u8]>>,
     /// Whether it came as OP_QUERY, and is to be answered by OP_REPLY.
     pub(super) is_query: bool,
     /// The number of the message.

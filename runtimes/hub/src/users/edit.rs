@@ -10,6 +10,7 @@ use cmap_core::options::Secret;
 use thiserror::Error;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, value};
 
+use super::User;
 use super::file::{UsersFileError, parse};
 
 /// A user to be written.
@@ -68,13 +69,15 @@ pub fn add(path: &Path, user: &NewUser) -> Result<(), EditUsersError> {
     if user.name.is_empty() || user.name.chars().any(char::is_control) {
         return Err(EditUsersError::Name);
     }
-    edit(path, |users| {
+    edit(path, &user.name, |users| {
         let mut table = Table::new();
         table.insert("name", value(&user.name));
         if let Some(upstream) = &user.upstream {
             table.insert("upstream", value(upstream));
         }
         set_keys(&mut table, &user.name, &user.password)?;
+        // After all others: tables without a position would come between a user and its rules.
+        table.set_position(Some(isize::MAX));
         users.push(table);
         Ok(())
     })
@@ -85,7 +88,7 @@ pub fn add(path: &Path, user: &NewUser) -> Result<(), EditUsersError> {
 /// # Errors
 /// There is no such user, or no keys can be made of the password, or the file cannot be written. Then the file is as before.
 pub fn set_password(path: &Path, name: &str, password: &Secret) -> Result<(), EditUsersError> {
-    edit(path, |users| match users.iter_mut().find(|user| is_of(user, name)) {
+    edit(path, name, |users| match users.iter_mut().find(|user| is_of(user, name)) {
         Some(user) => set_keys(user, name, password),
         None => Err(EditUsersError::NoUser { path: path.into(), name: name.into() }),
     })
@@ -96,7 +99,7 @@ pub fn set_password(path: &Path, name: &str, password: &Secret) -> Result<(), Ed
 /// # Errors
 /// There is no such user, or the file cannot be written. Then the file is as before.
 pub fn remove(path: &Path, name: &str) -> Result<(), EditUsersError> {
-    edit(path, |users| {
+    edit(path, name, |users| {
         let index = users.iter().position(|user| is_of(user, name));
         users.remove(index.ok_or_else(|| EditUsersError::NoUser { path: path.into(), name: name.into() })?);
         Ok(())
@@ -120,26 +123,50 @@ fn set_keys(user: &mut Table, name: &str, password: &Secret) -> Result<(), EditU
     Ok(())
 }
 
-/// Changes the users of a file. What it says afterwards can be used, or else it is as before.
+/// Changes the user of this name in a file. What it says afterwards can be used, and the same of all others, or else it is as before.
 fn edit(
     path: &Path,
+    name: &str,
     change: impl FnOnce(&mut ArrayOfTables) -> Result<(), EditUsersError>,
 ) -> Result<(), EditUsersError> {
+    let write = |source| EditUsersError::Write { path: path.into(), source };
+    let _lock = lock(path).map_err(write)?;
     let before = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(source) => return Err(UsersFileError::Read { path: path.into(), source }.into()),
     };
     // It says where a mistake is, without an excerpt, which could be a key.
-    parse(path, &before)?;
+    let users_before = parse(path, &before)?;
     let form = |problem: String| UsersFileError::Form { path: path.into(), problem };
     let mut document: DocumentMut = before.parse().map_err(|_| form("it is not TOML".into()))?;
     let users = document.entry("user").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
     let users = users.as_array_of_tables_mut();
     change(users.ok_or_else(|| form("write each user as a table [[user]]".into()))?)?;
     let after = document.to_string();
-    parse(path, &after)?;
-    replace(path, &after).map_err(|source| EditUsersError::Write { path: path.into(), source })
+    let users_after = parse(path, &after)?;
+    let others = |users: &[User]| {
+        let others = users.iter().filter(|user| &*user.name != name);
+        others.map(|user| format!("{user:?}")).collect::<Vec<_>>()
+    };
+    if others(&users_before) != others(&users_after) {
+        return Err(form("its tables are in an order that cannot be kept; edit it by hand".into()).into());
+    }
+    replace(path, &after).map_err(write)
+}
+
+/// Keeps others from editing a file of this folder until the result is dropped.
+#[cfg(unix)]
+fn lock(path: &Path) -> io::Result<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = File::open(folder)?;
+    rustix::fs::flock(&folder, rustix::fs::FlockOperation::LockExclusive)?;
+    Ok(folder)
+}
+
+#[cfg(not(unix))]
+fn lock(_: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// Puts a file in the place of another one, whose owner and mode it has: who reads it meanwhile has the old one or the new one.
@@ -153,12 +180,12 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let replaced = options.open(&new).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        take_access(&file, path)?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    });
+    let mut file = options.open(&new)?;
+    let replaced = file
+        .write_all(text.as_bytes())
+        .and_then(|()| take_access(&file, path))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&new, path));
     if replaced.is_err() {
         // What is left of it is nobody's.
         let _ = fs::remove_file(&new);
@@ -251,6 +278,26 @@ mod tests {
         assert_eq!(before.lines().count(), after.lines().count());
         assert!(changed.len() == 2 && changed.iter().all(|(_, line)| line.starts_with("scram-sha-")), "{after}");
         assert!(matches!(set_password(&path, "b", &"y".into()), Err(EditUsersError::NoUser { .. })));
+    }
+
+    #[test]
+    fn rules_in_any_order_stay_with_their_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users.toml");
+        for kinds in [["deny", "allow", "deny"], ["allow", "deny", "allow"], ["deny", "deny", "allow"]] {
+            let _ = fs::remove_file(&path);
+            add(&path, &new("app", "x")).unwrap();
+            let rules = kinds.map(|kind| format!("[[user.{kind}]]\ncommands = [\"find\"]\n")).concat();
+            fs::write(&path, fs::read_to_string(&path).unwrap() + &rules).unwrap();
+            let before = format!("{:?}", read(&path).unwrap()[0]);
+
+            add(&path, &new("ben", "x")).unwrap();
+            set_password(&path, "ben", &"y".into()).unwrap();
+
+            assert_eq!(format!("{:?}", read(&path).unwrap()[0]), before);
+            remove(&path, "ben").unwrap();
+            assert_eq!(format!("{:?}", read(&path).unwrap()), format!("[{before}]"));
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ use cmap_core::connection::auth::{ScramHash, StoredKeys, StoredKeysError};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{Group, Pattern, Rule, Rules, Share, User};
+use super::{Group, Pattern, Rule, Rules, Share, User, canonical};
 
 /// The users file cannot be used.
 #[derive(Debug, Error)]
@@ -201,8 +201,9 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<User>, UsersFileError
         return Err(UsersFileError::Twice { path: path.into(), name: twice.name.clone() });
     }
     let mut subjects = BTreeSet::new();
-    if let Some(twice) = file.user.iter().filter_map(|user| user.x509.as_deref()).find(|name| !subjects.insert(*name)) {
-        return Err(UsersFileError::CertificateTwice { path: path.into(), subject: twice.into() });
+    let named = file.user.iter().filter_map(|user| user.x509.as_deref());
+    if let Some(twice) = named.map(canonical).find(|name| !subjects.insert(name.clone())) {
+        return Err(UsersFileError::CertificateTwice { path: path.into(), subject: twice });
     }
     let mut groups = BTreeMap::new();
     for entry in file.group {
@@ -268,7 +269,7 @@ fn user(path: &Path, entry: UserEntry, groups: &BTreeMap<Arc<str>, Arc<Group>>) 
     }
     let allow = entry.allow.map(|rules| rules.into_iter().map(rule).collect());
     let rules = Rules { allow, deny: entry.deny.into_iter().map(rule).collect() };
-    let certificate = entry.x509.map(Into::into);
+    let certificate = entry.x509.map(|subject| canonical(&subject).into());
     Ok(User { name, upstream: entry.upstream.map(Into::into), rules, share, keys, certificate })
 }
 

@@ -8,8 +8,10 @@
 //! | `operators` | which of the others the hub knows |
 //! | `pattern` | names with stars |
 //! | `share` | what a user or a group may have at once |
+//! | `certificate` | the subjects of certificates |
 //! | `edit` | `cmap-hub user add`, `passwd`, `remove` |
 
+mod certificate;
 mod edit;
 mod file;
 mod operators;
@@ -24,6 +26,7 @@ use std::sync::Arc;
 use cmap_core::connection::auth::{ScramHash, StoredKeys};
 use zeroize::Zeroizing;
 
+pub use certificate::{Certificate, canonical};
 pub use edit::{EditUsersError, NewUser, add, remove, set_password};
 pub use file::{UsersFileError, read};
 pub use ordinary::{ORDINARY_COMMANDS, is_known, listed_name};

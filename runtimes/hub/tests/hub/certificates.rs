@@ -106,3 +106,22 @@ async fn a_reload_without_the_certificate_ends_its_connections() {
     assert_eq!(reloaded.ended, 1);
     eventually("nobody is served", async || !is_served(&nightly).await).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_with_other_authorities_ends_whom_the_old_ones_vouch_for() {
+    let servers = Servers::single().await;
+    let (house, folder) = house(&servers).await;
+    let nightly = client(&house, &folder, "client", "", BY_CERTIFICATE).await;
+    assert!(is_served(&nightly).await);
+    // A renewed file with the authority as it was changes nothing.
+    let unchanged = house.reload(str::to_owned).await;
+    let authority = fs::read_to_string(folder.path().join("ca.pem")).unwrap();
+    fs::write(folder.path().join("ca.pem"), Authority::new("another").unwrap().pem()).unwrap();
+
+    let reloaded = house.reload(str::to_owned).await;
+
+    fs::write(folder.path().join("ca.pem"), authority).unwrap();
+    assert_eq!((unchanged.ended, reloaded.ended), (0, 1));
+    eventually("nobody is served", async || !is_served(&nightly).await).await;
+    assert!(!is_served(&client(&house, &folder, "client", "", BY_CERTIFICATE).await).await);
+}

@@ -37,6 +37,9 @@ use order::{Order, Whom};
 /// How long a line may be.
 const LONGEST: u64 = 4 * 1024;
 
+/// The mode of the socket's file.
+const MODE: u32 = 0o600;
+
 /// How many operators may be connected at once.
 const MOST: usize = 16;
 
@@ -51,7 +54,10 @@ pub(super) fn serve(
 ) -> Result<(), StartError> {
     let failed = |source| StartError::Listen { place: path.display().to_string(), source };
     let Socket::Unix(socket) = socket else { return Err(failed(io::ErrorKind::InvalidInput.into())) };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    // One that systemd has opened may be another user's, and as it has to be.
+    if std::fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777 != MODE {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(MODE)).map_err(failed)?;
+    }
     let operator = Operator {
         path: path.into(),
         shared: Arc::clone(shared),
@@ -112,24 +118,30 @@ impl Operator {
             tracing::info!(target: audit::TARGET, uid, pid, order = ?line.trim(), "control");
             // The hub does not end before its operator has the answer.
             let _answering = self.shared.begin_clean_up();
-            let answer = match line.parse::<Order>() {
+            let order = line.parse::<Order>();
+            let answer = match &order {
                 Ok(Order::HandOver) => self.hand_over(write.as_ref(), &mut read).await,
                 Ok(order) => self.carry_out(order).await,
                 Err(error) => Err(format!("{error}")),
             };
+            let is_followed = answer.is_ok() && order == Ok(Order::HandOver);
             let answer = answer.unwrap_or_else(|error| json!({ "error": error }));
-            write.write_all(format!("{answer}\n").as_bytes()).await?;
+            let written = write.write_all(format!("{answer}\n").as_bytes()).await;
+            if is_followed {
+                self.follow(&mut read).await;
+            }
+            written?;
         }
     }
 
     /// The answer, or what has gone wrong.
-    async fn carry_out(&self, order: Order) -> Result<Value, String> {
+    async fn carry_out(&self, order: &Order) -> Result<Value, String> {
         let shared = &self.shared;
         let written = |report: serde_json::Result<Value>| report.map_err(|error| error.to_string());
         match order {
             Order::Status => written(serde_json::to_value(Report::take(shared))),
             Order::Users => written(serde_json::to_value(Report::take(shared).users)),
-            Order::Pause(patience) => match shared.gate.pause(patience).await {
+            Order::Pause(patience) => match shared.gate.pause(*patience).await {
                 0 => Ok(json!({ "paused": true })),
                 running => Err(format!(
                     "{running} commands still run after {patience:?}; the hub stays paused: see `status` for what runs, and `resume` to go on"
@@ -153,7 +165,7 @@ impl Operator {
                 Err(error) => Err(format!("the old configuration stays: {}", ErrorChain(&error))),
             },
             Order::LogLevel(filter) => {
-                shared.program.set_log_level(&filter)?;
+                shared.program.set_log_level(filter)?;
                 Ok(json!({ "log-level": filter }))
             }
         }

@@ -18,6 +18,9 @@ use super::Operator;
 /// How long the new process may take until it serves everything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long the new process may take to tell its service manager that it has taken over.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 /// How often to look whether the new process has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -31,9 +34,15 @@ impl Operator {
         let Ok(_turn) = self.handing_over.try_lock() else {
             return Err("another process is taking over already".into());
         };
-        if *self.shared.stage().borrow() != Stage::Open {
+        let mut stage = self.shared.stage();
+        if *stage.borrow() != Stage::Open {
             return Err("the hub ends already".into());
         }
+        if self.shared.gate.is_paused() {
+            return Err("the hub is paused, which a new process would not be; order `resume` first".into());
+        }
+        // What is read again meanwhile would be lost: the new process has read it already, or not.
+        let _no_reload = self.reloader.hold().await;
         if self.shared.upstream.agents.is_some() {
             return Err(
                 "agents that dial this hub (upstream.reverse) would not find the new process; restart the hub".into()
@@ -48,16 +57,26 @@ impl Operator {
         }
         let mut line = String::new();
         let mut limited = read.take(64);
-        match tokio::time::timeout(PATIENCE, limited.read_line(&mut line)).await {
-            Ok(Ok(_)) if line.trim_end() == TAKEN => {}
-            _ => {
-                tracing::warn!(target: audit::TARGET, "the new process has not taken over: this one goes on");
-                return Err("this process goes on".into());
-            }
+        let is_taken = tokio::select! {
+            biased;
+            _ = stage.wait_for(|stage| *stage != Stage::Open) => return Err("the hub was told to end, and ends".into()),
+            read = limited.read_line(&mut line) => read.is_ok() && line.trim_end() == TAKEN,
+            () = tokio::time::sleep(PATIENCE) => false,
+        };
+        if !is_taken {
+            tracing::warn!(target: audit::TARGET, "the new process has not taken over: this one goes on");
+            return Err("the new process has not taken over in time, and the one before it goes on".into());
         }
         self.shared.succeeded.send_replace(true);
-        self.shared.asked_to_end.notify_one();
         Ok(json!({ "handed-over": true }))
+    }
+
+    /// Drains, once the new process has the answer, and has told its service manager that it is the main process from now on: else the manager
+    /// would take the end of this one for that of the service.
+    pub(super) async fn follow(&self, read: &mut (impl AsyncBufRead + Unpin)) {
+        // It has hung up, or its time is up.
+        let _ = tokio::time::timeout(LAST_WORDS, read.read(&mut [0])).await;
+        self.shared.asked_to_end.notify_one();
     }
 
     /// Starts a new process of the hub's program, and waits until that has taken over.
@@ -80,7 +99,14 @@ impl Operator {
             why = ended => Some(why),
             () = tokio::time::sleep(PATIENCE) => Some(format!("the new process has not taken over within {PATIENCE:?}, and was killed")),
         };
-        let Some(why) = failed else { return Ok(json!({ "upgraded": true, "process": child.id() })) };
+        let process = child.id();
+        let upgraded = move || Ok(json!({ "upgraded": true, "process": process }));
+        let Some(why) = failed else { return upgraded() };
+        // It may be just taking over.
+        let _turn = self.handing_over.lock().await;
+        if *self.shared.succeeded.borrow() {
+            return upgraded();
+        }
         // It may have ended by itself.
         let _ = child.kill();
         let _ = child.wait();

@@ -51,6 +51,7 @@ pub(super) fn serve(
         Socket::Unix(_) => return Err(failed(std::io::ErrorKind::InvalidInput.into())),
     };
     let address = listener.local_addr().map_err(failed)?;
+    let mut succeeded = shared.succeeded.subscribe();
     let recorder = PrometheusBuilder::new().build_recorder();
     let watcher = Arc::new(Watcher { shared, recorder, metrics: Mutex::new(Metrics::new()) });
     let app = Router::new()
@@ -60,8 +61,13 @@ pub(super) fn serve(
         .route("/healthz", get(health))
         .with_state(watcher);
     tasks.spawn(async move {
-        // It only ends by an error of the listener.
-        let _ = axum::serve(listener, app).await;
+        // Who has a connection to it would have the answers of a hub that drains, and not those of the one that follows.
+        let is_followed = async move {
+            // The sender is in `shared`.
+            let _ = succeeded.wait_for(|is_so| *is_so).await;
+        };
+        // It only ends by an error of the listener otherwise.
+        let _ = axum::serve(listener, app).with_graceful_shutdown(is_followed).await;
     });
     Ok(address)
 }

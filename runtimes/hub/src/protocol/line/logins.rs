@@ -8,11 +8,12 @@ use cmap_core::wire::CompressorId;
 
 use super::super::common::lock;
 use super::super::doors::Full;
-use super::super::greeting;
+use super::super::greeting::{self, Begins};
 use super::super::login::{self, Next};
 use super::super::refusal::Refusal;
 use super::super::request::Request;
 use super::{Line, Surroundings};
+use crate::users::canonical;
 
 impl Line {
     pub(super) fn hello(
@@ -54,6 +55,7 @@ impl Line {
             reply.append(cstr!("speculativeAuthenticate"), first);
         }
         if !self.is_greeted {
+            self.is_late = around.facts.begins != Begins::Everything;
             self.metadata = body.get_document("client").ok().map(RawDocument::to_owned);
         }
         self.is_greeted = true;
@@ -84,10 +86,11 @@ impl Line {
             let message = "the hub knows the mechanisms SCRAM-SHA-256, SCRAM-SHA-1 and, on $external, MONGODB-X509; choose one of them";
             return Err(Refusal::new(334, "MechanismUnavailable", message));
         }
-        self.tried.clone_from(&self.certificate);
-        let subject = self.certificate.as_deref().ok_or_else(Refusal::authentication_failed)?;
+        self.tried = self.certificate.as_ref().map(|certificate| certificate.subject.clone());
+        let certificate = self.certificate.as_ref().filter(|certificate| certificate.is_trusted());
+        let subject = &*certificate.ok_or_else(Refusal::authentication_failed)?.subject;
         // A name is one more claim, and not needed.
-        let is_another = body.get_str("user").is_ok_and(|claimed| claimed != subject);
+        let is_another = body.get_str("user").is_ok_and(|claimed| canonical(claimed) != subject);
         let user = around.users.of_certificate(subject).filter(|_| !is_another);
         let user = user.ok_or_else(Refusal::authentication_failed)?;
         Ok(login::Step { reply: login::certificate_reply(subject), next: Next::Is(Some(Arc::clone(user))) })

@@ -39,7 +39,7 @@ use super::login::{self, Conversation, is_login};
 use super::operations::Operations;
 use super::refusal::Refusal;
 use super::request::{Fault, Forward, Request, SessionId};
-use crate::users::{User, Users};
+use crate::users::{Certificate, User, Users};
 use kill_cursors::Killing;
 
 /// How large a message of a client may be that may not run commands yet: a hello with a login in it has a kilobyte.
@@ -77,6 +77,8 @@ pub struct Line {
     frames: FrameReader,
     backlog: Vec<u8>,
     is_greeted: bool,
+    /// Whether it was greeted while the hub drained: its driver has seen that, and has this connection for what it repeats.
+    is_late: bool,
     /// Whether it may run commands: it has greeted the hub, and has logged in where that is asked for. It stays so.
     is_in: bool,
     /// The compressors that the client may use, by number.
@@ -84,8 +86,8 @@ pub struct Line {
     /// Who logged in.
     user: Option<Arc<str>>,
     conversation: Option<Conversation>,
-    /// The subject of the certificate that the client has shown.
-    certificate: Option<String>,
+    /// The certificate that the client has shown.
+    certificate: Option<Certificate>,
     /// What the client has said of itself.
     metadata: Option<RawDocumentBuf>,
     /// The name that it has tried to log in by.
@@ -151,6 +153,9 @@ pub enum Ending {
     /// Its logins failed.
     #[error("{MAX_FAILED_LOGINS} logins failed")]
     FailedLogins,
+    /// The authority of its certificate is no authority of the listener any more.
+    #[error("the hub does not trust the authority of its certificate any more")]
+    Untrusted,
     /// Its user was removed.
     #[error("its user was removed")]
     UserRemoved,
@@ -178,6 +183,7 @@ impl Line {
             frames: FrameReader::new(),
             backlog: Vec::new(),
             is_greeted: false,
+            is_late: false,
             is_in: false,
             agreed: [false; CompressorId::ALL.len()],
             user: None,
@@ -197,10 +203,10 @@ impl Line {
         }
     }
 
-    /// The client has shown a certificate of this subject, which has been verified.
+    /// The client has shown a certificate, which has been verified.
     #[must_use]
-    pub fn with_certificate(self, subject: Option<String>) -> Self {
-        Self { certificate: subject, ..self }
+    pub fn with_certificate(self, certificate: Option<Certificate>) -> Self {
+        Self { certificate, ..self }
     }
 
     /// Bytes came.
