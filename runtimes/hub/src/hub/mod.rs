@@ -153,8 +153,8 @@ impl Hub {
         })
     }
 
-    /// Lets the hub drain from which this one has taken over, if there is one: it waits five seconds for that. Until then a service manager can
-    /// be told which process is the main one.
+    /// Lets the hub drain from which this one has taken over, if there is one: it waits five seconds for that. Tell a service manager before which
+    /// process is the main one from now on.
     pub fn let_predecessor_go(&mut self) {
         #[cfg(unix)]
         drop(self.predecessor.take());
