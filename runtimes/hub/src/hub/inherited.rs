@@ -121,7 +121,8 @@ impl Inherited {
             receive(&stream, &mut bytes, &mut descriptors).await.map_err(failed)?;
         };
         let Ok(Offer { sockets: places }) = serde_json::from_slice(line) else {
-            return Err(InheritError::Refused(String::from_utf8_lossy(line).into_owned()));
+            let line = String::from_utf8_lossy(line);
+            return Err(InheritError::Refused(error_of(&line).unwrap_or_else(|| line.into_owned())));
         };
         while descriptors.len() < places.len() {
             receive(&stream, &mut bytes, &mut descriptors).await.map_err(failed)?;
@@ -153,10 +154,7 @@ impl Inherited {
         // One that has gone meanwhile without a word does not mind.
         let _ = stream.write_all(format!("{TAKEN}\n").as_bytes()).await;
         let _ = BufReader::new((&mut stream).take(LONGEST as u64)).read_line(&mut answer).await;
-        match serde_json::from_str::<Value>(&answer).ok().as_ref().and_then(|answer| answer.get("error")) {
-            Some(error) => Err(error.as_str().unwrap_or_default().into()),
-            None => Ok(Predecessor(Some(stream))),
-        }
+        error_of(&answer).map_or_else(|| Ok(Predecessor(Some(stream))), Err)
     }
 }
 
@@ -166,6 +164,13 @@ impl Inherited {
     pub(super) fn take(&mut self, _: &Place) -> std::io::Result<Option<Socket>> {
         Ok(None)
     }
+}
+
+/// What has gone wrong, by an answer of a control socket.
+#[cfg(unix)]
+fn error_of(answer: &str) -> Option<String> {
+    let answer: Value = serde_json::from_str(answer).ok()?;
+    Some(answer.get("error")?.as_str()?.to_owned())
 }
 
 /// Reads what is there: bytes, and at most one descriptor.
