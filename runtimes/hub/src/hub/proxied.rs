@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxys_own_connection_is_the_proxys() {
+    async fn the_own_connection_of_a_proxy_is_not_a_clients() {
         let local = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00";
         for header in [&b"PROXY UNKNOWN\r\n"[..], b"PROXY UNKNOWN ffff::1 ffff::2 65535 65535\r\n", local] {
             assert_eq!(read_from(header).await.0.unwrap(), None);

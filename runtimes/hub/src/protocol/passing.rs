@@ -14,7 +14,7 @@ use cmap_core::retry::failure::WRITE_CODES;
 use cmap_core::server::StateChange;
 use cmap_core::wire::{CommandReply, ServerError};
 
-use super::refusal::Refusal;
+use super::refusal::{RESUMABLE, Refusal};
 use super::request::{Part, Request};
 
 /// What the client gets.
@@ -36,7 +36,8 @@ pub fn pass<'r>(request: &Request, reply: &'r RawDocument, wire_version: i32) ->
         if StateChange::of(error.code, &error.message).is_none() {
             return Passed { reply: Cow::Borrowed(reply), ok: false };
         }
-        let mut refusal = Refusal::unreachable(format!("the server upstream has changed its state: {error}"));
+        let refusal = Refusal::unreachable(format!("the server upstream has changed its state: {error}"));
+        let mut refusal = refusal.resuming_change_streams(error.labels.iter().any(|label| label == RESUMABLE));
         for label in ErrorLabel::ALL.into_iter().filter(|label| has_label(request, &error, *label, wire_version)) {
             refusal = refusal.with_label(label);
         }
@@ -67,7 +68,8 @@ fn has_label(request: &Request, error: &ServerError, label: ErrorLabel, wire_ver
 
 /// The error of a command that no server has answered, with the labels by which the driver knows what it may do.
 pub(crate) fn unanswered(request: &Request, message: String) -> Refusal {
-    let refusal = Refusal::unreachable(message);
+    // A driver that has lost its server begins a change stream anew.
+    let refusal = Refusal::unreachable(message).resuming_change_streams(request.name == "getMore");
     match request.part {
         Some(Part::Starts | Part::Continues) => refusal.with_label(ErrorLabel::TransientTransactionError),
         _ if request.is_retryable_write() => refusal.with_label(ErrorLabel::RetryableWriteError),
@@ -109,7 +111,7 @@ pub(super) fn readable_fields(reply: &RawDocument) -> impl Iterator<Item = (&CSt
 
 #[cfg(test)]
 mod tests {
-    use bson::rawdoc;
+    use bson::{RawArrayBuf, rawdoc};
     use cmap_core::time::Instant;
     use cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter};
 
@@ -156,6 +158,24 @@ mod tests {
             assert!(passed.reply.get_timestamp("operationTime").is_ok());
             assert_eq!(StateChange::of(Some(6), passed.reply.get_str("errmsg").unwrap()), None);
         }
+    }
+
+    #[test]
+    fn a_change_stream_goes_on_after_a_lost_server_and_where_its_server_says_so_cs_10() {
+        let error = |labels: &[&str]| {
+            let mut error = rawdoc! { "ok": 0, "code": 10107, "errmsg": "not primary" };
+            let mut list = RawArrayBuf::new();
+            labels.iter().for_each(|label| list.push(*label));
+            error.append(cstr!("errorLabels"), list);
+            error
+        };
+        let get_more = request(rawdoc! { "getMore": 1_i64, "collection": "c" }, false);
+        let find = request(rawdoc! { "find": "c" }, false);
+
+        assert_eq!(labels(&pass(&get_more, &error(&[RESUMABLE]), NEW).reply), [RESUMABLE]);
+        assert!(pass(&get_more, &error(&[]), NEW).reply.get_array("errorLabels").is_err());
+        assert!(unanswered(&get_more, String::new()).resumes_change_streams);
+        assert!(!unanswered(&find, String::new()).resumes_change_streams);
     }
 
     #[test]

@@ -12,6 +12,9 @@ use super::request::{Part, Request};
 use super::targets::Target;
 use crate::users::is_known;
 
+/// The label by which a driver begins a change stream anew (CS-10). It decides about nothing else.
+pub(super) const RESUMABLE: &str = "ResumableChangeStreamError";
+
 /// An error that the hub replies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -23,6 +26,8 @@ pub struct Refusal {
     pub message: Cow<'static, str>,
     /// What a driver may do about it.
     pub labels: Vec<ErrorLabel>,
+    /// Whether a driver begins a change stream anew after it: for getMores.
+    pub resumes_change_streams: bool,
     /// The pause that drivers are asked to make before they try again, to be doubled with each retry.
     pub base_backoff: Option<Duration>,
 }
@@ -33,7 +38,14 @@ impl Refusal {
 
     /// An error without labels.
     pub fn new(code: i32, name: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, name, message: message.into(), labels: Vec::new(), base_backoff: None }
+        Self {
+            code,
+            name,
+            message: message.into(),
+            labels: Vec::new(),
+            resumes_change_streams: false,
+            base_backoff: None,
+        }
     }
 
     /// The user may not do that.
@@ -134,6 +146,12 @@ impl Refusal {
         self
     }
 
+    /// Lets a driver begin a change stream anew after it, if `is_so`.
+    #[must_use]
+    pub fn resuming_change_streams(self, is_so: bool) -> Self {
+        Self { resumes_change_streams: is_so, ..self }
+    }
+
     /// The reply that says so.
     pub fn reply(&self) -> RawDocumentBuf {
         let mut reply = RawDocumentBuf::new();
@@ -141,9 +159,11 @@ impl Refusal {
         reply.append(cstr!("errmsg"), &*self.message);
         reply.append(cstr!("code"), self.code);
         reply.append(cstr!("codeName"), self.name);
-        if !self.labels.is_empty() {
+        let resumes = self.resumes_change_streams.then_some(RESUMABLE);
+        let names: Vec<_> = self.labels.iter().map(|label| label.name()).chain(resumes).collect();
+        if !names.is_empty() {
             let mut labels = RawArrayBuf::new();
-            self.labels.iter().for_each(|label| labels.push(label.name()));
+            names.into_iter().for_each(|name| labels.push(name));
             reply.append(cstr!("errorLabels"), labels);
         }
         if let Some(base) = self.base_backoff {

@@ -47,6 +47,29 @@ async fn a_step_down_is_no_error_of_a_read_nor_of_a_write_that_may_be_repeated_x
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_stream_goes_on_after_its_server_is_lost_cs_10() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "").start().await;
+    let (client, directly) = (house.client().await, Client::connect(&servers.uri("")).await.unwrap());
+    let watch = rawdoc! { "aggregate": "c", "pipeline": [{ "$changeStream": {} }] };
+    let mut changes = client.operation(("test", watch)).within(None).watch().await.unwrap();
+
+    for (id, data) in [
+        (1, rawdoc! { "errorCode": 10107, "closeConnection": false }),
+        (2, rawdoc! { "errorCode": 91, "closeConnection": true }),
+    ] {
+        let mode = rawdoc! { "times": 1 };
+        let fails = rawdoc! { "configureFailPoint": "failGetMoreAfterCursorCheckout", "mode": mode, "data": data };
+        directly.operation(("admin", fails)).on(ServerSelector::Writable).run().await.unwrap();
+        client.run(("test", rawdoc! { "insert": "c", "documents": [{ "_id": id }] })).await.unwrap();
+
+        let change = changes.try_next().await.unwrap().unwrap();
+
+        assert_eq!(change.get_document("documentKey").unwrap(), &*rawdoc! { "_id": id });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_that_a_step_down_ends_can_be_repeated_as_a_whole_x_134() {
     let servers = Servers::replica_set().await;
     let house = Plan::before(&servers, "").start().await;
