@@ -5,7 +5,6 @@
 //! everything it writes `taken`, and the old one drains. Until then nothing has changed for the old one, whatever becomes of the new one.
 
 use std::io;
-use std::path::Path;
 
 use thiserror::Error;
 
@@ -17,6 +16,7 @@ use {
     serde::{Deserialize, Serialize},
     serde_json::Value,
     std::os::fd::OwnedFd,
+    std::path::Path,
     tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest},
     tokio::net::UnixStream,
 };
