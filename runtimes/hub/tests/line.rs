@@ -4,6 +4,8 @@
 
 #[path = "line/ahead.rs"]
 mod ahead;
+#[path = "line/draining.rs"]
+mod draining;
 #[path = "line/logged_in.rs"]
 mod logged_in;
 #[path = "line/operations.rs"]

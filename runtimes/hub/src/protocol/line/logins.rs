@@ -12,7 +12,7 @@ use super::super::greeting::{self, Begins};
 use super::super::login::{self, Next};
 use super::super::refusal::Refusal;
 use super::super::request::Request;
-use super::{Line, Surroundings};
+use super::{LATE, Line, Surroundings};
 use crate::users::canonical;
 
 impl Line {
@@ -55,7 +55,7 @@ impl Line {
             reply.append(cstr!("speculativeAuthenticate"), first);
         }
         if !self.is_greeted {
-            self.is_late = around.facts.begins != Begins::Everything;
+            self.late_until = (around.facts.begins != Begins::Everything).then(|| request.arrived + LATE);
             self.metadata = body.get_document("client").ok().map(RawDocument::to_owned);
         }
         self.is_greeted = true;

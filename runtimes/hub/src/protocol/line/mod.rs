@@ -51,6 +51,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How many bytes of a message a client has to send within that time: who sends a byte now and then would hold a large one for ever.
 const PIECE: usize = 16 * 1024;
 
+/// How long a connection that a draining hub has greeted may have what others are refused.
+const LATE: Duration = Duration::from_secs(1);
+
 /// How many logins may fail.
 const MAX_FAILED_LOGINS: u32 = 3;
 
@@ -77,8 +80,9 @@ pub struct Line {
     frames: FrameReader,
     backlog: Vec<u8>,
     is_greeted: bool,
-    /// Whether it was greeted while the hub drained: its driver has seen that, and has this connection for what it repeats.
-    is_late: bool,
+    /// If it was greeted while the hub drained: until when its driver may repeat here what it was refused elsewhere, so that it is not refused
+    /// twice.
+    late_until: Option<Instant>,
     /// Whether it may run commands: it has greeted the hub, and has logged in where that is asked for. It stays so.
     is_in: bool,
     /// The compressors that the client may use, by number.
@@ -183,7 +187,7 @@ impl Line {
             frames: FrameReader::new(),
             backlog: Vec::new(),
             is_greeted: false,
-            is_late: false,
+            late_until: None,
             is_in: false,
             agreed: [false; CompressorId::ALL.len()],
             user: None,

@@ -36,7 +36,9 @@ impl Line {
     ) -> Result<Answer, Refusal> {
         let is_begun = match around.facts.begins {
             Begins::Everything => true,
-            Begins::Unrepeatable => self.is_late || !request.is_repeated_by_drivers(),
+            Begins::Unrepeatable => {
+                self.late_until.is_some_and(|until| now < until) || !request.is_repeated_by_drivers()
+            }
             // One that nobody waits for has no other way to go.
             Begins::Nothing => !request.acknowledged,
         };
