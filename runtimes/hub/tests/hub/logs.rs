@@ -15,7 +15,9 @@ use super::servers::Servers;
 /// The objects of a log.
 fn records(log: &Path) -> Vec<Value> {
     let text = fs::read_to_string(log).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    // A line may be half written.
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
 /// Whether such a client can run a command.
