@@ -31,7 +31,7 @@ pub(super) const TAKEN: &str = "taken";
 #[cfg(unix)]
 const LONGEST: usize = 1024 * 1024;
 
-/// Sockets that listen already. Dropping it without starting a hub by it leaves them with whoever has them, too.
+/// Sockets that listen already. The process that has handed them over has them, too, and keeps them if this is dropped.
 #[derive(Debug, Default)]
 pub struct Inherited {
     #[cfg(unix)]

@@ -158,7 +158,7 @@ impl Listeners {
         Ok(socket)
     }
 
-    /// Leaves the listeners for others than clients to whoever has taken them over.
+    /// Closes the listeners of the status and of operators in this process: the next one has taken them over.
     pub(super) fn forget_others(&self) {
         self.others().clear();
     }

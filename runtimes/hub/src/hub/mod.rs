@@ -111,10 +111,12 @@ impl Hub {
     }
 
     /// Starts a hub that listens by sockets that are there already, where the configuration has their addresses. If they are those of a hub
-    /// that runs, that one drains once this has returned; if this fails it goes on.
+    /// that runs, that one drains once [`let_predecessor_go`](Self::let_predecessor_go) is called, or five seconds after this has returned;
+    /// if this fails it goes on.
     ///
     /// # Errors
-    /// As [`start`](Self::start); and after another hub, no server upstream takes this one's credentials.
+    /// It cannot listen, a certificate or the options upstream cannot be used, or the system allows too few open files. If it follows
+    /// another hub: no server upstream takes its credentials, or that hub goes on, or was told to end.
     pub async fn start_by(config: Config, mut inherited: Inherited) -> Result<Self, StartError> {
         let (listen, status, control) = (config.listeners.clone(), config.status, config.control.clone());
         let current = Current::of(&config);

@@ -355,8 +355,8 @@ fn fates_of(before: &Users, after: &Users, others: &BTreeSet<String>) -> BTreeMa
 }
 
 impl Entrance {
-    /// Its client may run commands from now on, as `user` if it has logged in: both count until the connection ends.
-    /// The client may run commands; whether it has logged in just now.
+    /// Its client may run commands from now on, as `user` if it has logged in: both count until the connection ends. Returns whether it has
+    /// logged in just now.
     pub(super) fn note_in(&mut self, user: Option<&Arc<str>>) -> bool {
         if self.is_stranger {
             self.is_stranger = false;
