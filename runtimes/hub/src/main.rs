@@ -3,7 +3,7 @@
 #[cfg(unix)]
 mod ctl;
 mod log;
-mod service;
+mod service_manager;
 mod signals;
 #[cfg(unix)]
 mod upgrade;
@@ -206,7 +206,7 @@ async fn run(arguments: Arguments) -> Done {
     if let Some(address) = hub.status_address() {
         tracing::info!(target: "cmap::hub", "status at http://{address}/status");
     }
-    service::is_ready();
+    service_manager::is_ready();
     hub.let_predecessor_go();
     let mut stdin_ends = std::pin::pin!(stdin_ends(until_stdin_ends));
     loop {
@@ -218,14 +218,14 @@ async fn run(arguments: Arguments) -> Done {
         match asked {
             Asked::End => break,
             Asked::Reload => {
-                service::reloads();
+                service_manager::reloads();
                 reload(&hub).await;
-                service::has_reloaded();
+                service_manager::has_reloaded();
             }
         }
     }
     if !hub.has_successor() {
-        service::ends();
+        service_manager::ends();
     }
     // Who asks again does not want to wait.
     let hurry = async { while signals.next().await != Asked::End {} };
