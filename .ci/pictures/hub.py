@@ -87,7 +87,7 @@ def work(port, server_port):
     slow = {"failCommands": ["find"], "blockConnection": True, "blockTimeMS": 100}
     with pymongo.MongoClient("127.0.0.1", server_port, directConnection=True) as server:
         server.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=slow)
-    list(light[HOSTILE].orders.find())
+    list(heavy[HOSTILE].orders.find())
     return clients
 
 

@@ -146,12 +146,12 @@ impl Sut {
         outputs.extend(delivery.map(|delivery| self.translate(&delivery.into())));
 
         self.laws.follow(reference.now, made.call, answer, &outputs)?;
-        self.laws.audit(&self.pool)?;
         check("the answer is the reference's", answer == made.answer, (answer, "expected", made.answer))?;
         let observed = reference.options.observed;
         let expected = reference.outputs.iter().copied().filter(|output| observed || !output.is_event());
         let expected: Vec<_> = expected.collect();
         check("outputs are the reference's", outputs == expected, (&outputs, "expected", &expected))?;
+        self.laws.audit(&self.pool)?;
 
         let now = Instant::from_nanos(reference.now);
         if matches!(made.call, Call::Timeout) {
