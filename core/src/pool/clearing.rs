@@ -13,9 +13,10 @@ use crate::time::Instant;
 impl<C> Pool<C> {
     /// Call this in a process that was forked: its copies of the connections belong to the parent (FORK-1, FORK-2).
     ///
-    /// Clears the pool, or every service, closes the available connections, and interrupts and forgets all others: the
-    /// callers that would check in the connections in use are in the parent. A caller that does so in this process gets
-    /// the socket back. Close the sockets without a word to the server. A closed pool stays as it is.
+    /// Clears the pool, or every service, closes the available connections, interrupts and forgets all others, and fails
+    /// every check-out that waits, and every warm-up: the callers of all these are in the parent. One that checks in a
+    /// connection in this process gets the socket back. Close the sockets without a word to the server. A closed pool
+    /// stays as it is.
     pub fn reset_after_fork(&mut self, now: Instant) {
         self.advance(now);
         if self.state != PoolState::Closed {
@@ -157,8 +158,10 @@ impl<C> Pool<C> {
         }
         self.abandon_in_use();
         self.prune();
-        if !self.limits.profile.pauses() {
+        // It is not paused behind a load balancer, nor in profile 1.1; who waits is in the parent all the same.
+        if self.state == PoolState::Ready {
             self.fail_waiters(&CheckOutErrorKind::PoolCleared { cause: cause.clone() });
+            self.clear_warm_ups(cause);
         }
         self.settle(Due::Queue);
     }

@@ -117,7 +117,12 @@ mod tests {
             "nothing",
         ],
         ["`clear`, one service", "as ready", "raises its generation, interrupts if told to", "nothing"],
-        ["`reset_after_fork`", "closes and forgets everything", "the same, pauses, fails every waiter", "nothing"],
+        [
+            "`reset_after_fork`",
+            "closes and forgets everything",
+            "the same, fails every waiter; pauses, but for load balancers and profile 1.1",
+            "nothing",
+        ],
         ["`close`", "closes", "closes, fails every waiter", "nothing"],
         ["`handle_hello`", "joins the service", "the same", "the same"],
         ["`handle_established`, pending", "closed: stale", "serves the queue, or available", "closed: poolClosed"],

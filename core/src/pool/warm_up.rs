@@ -163,6 +163,11 @@ impl<C> Pool<C> {
         }
     }
 
+    /// Ends the warm-ups of a pool that stays ready though it was cleared.
+    pub(super) fn clear_warm_ups(&mut self, cause: &Cause) {
+        self.end_warm_ups(|_| Some(Err(WarmUpErrorKind::PoolCleared { cause: cause.clone() })));
+    }
+
     /// Ends the warm-ups that maxPoolSize does not allow.
     pub(super) fn refuse_warm_ups(&mut self) {
         let max_pool_size = self.limits.max_pool_size;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{
-    Action, ApiMisuse, CheckOutError, CheckOutRequest, CheckedIn, Condition, Event, Handle, Output, Pool, Purpose,
-    ServiceId,
+    Action, ApiMisuse, CheckOutError, CheckOutRequest, CheckedIn, Condition, Event, Handle, Output, Pool, PoolState,
+    Purpose, ServiceId, WarmUpErrorKind,
 };
 use cmap_core::time::Instant;
 
@@ -158,6 +158,40 @@ fn giving_up_kept_connections_forgets_their_purpose_fork_2() {
     pool.reset_after_fork(NOW);
 
     assert_eq!(counts(&pool), (0, 0, 0));
+}
+
+#[test]
+fn a_check_out_that_waits_when_the_process_is_forked_fails_though_the_pool_stays_ready_fork_2() {
+    let mut pool = pool(true);
+    let (waiting, _) = pool.check_out(NOW, CheckOutRequest::default());
+    while pool.poll_output().is_some() {}
+
+    pool.reset_after_fork(NOW);
+
+    let outputs = std::iter::from_fn(|| pool.poll_output());
+    let failed =
+        |output| if let Output::Action(Action::Fail { check_out, .. }) = output { Some(check_out) } else { None };
+    assert_eq!(outputs.filter_map(failed).collect::<Vec<_>>(), [waiting]);
+    assert_eq!(pool.state(), PoolState::Ready);
+    assert_eq!(pool.counts().total(), 0);
+}
+
+#[test]
+fn a_warm_up_ends_when_the_process_is_forked_though_the_pool_stays_ready_fork_2() {
+    let mut pool = pool(true);
+    pool.warm_up(NOW, Some(2));
+    while pool.poll_output().is_some() {}
+
+    pool.reset_after_fork(NOW);
+
+    let outputs = std::iter::from_fn(|| pool.poll_output());
+    let ended = |output| if let Output::Action(Action::WarmedUp { result, .. }) = output { result.err() } else { None };
+    let errors: Vec<_> = outputs.filter_map(ended).collect();
+    assert!(
+        matches!(errors[..], [ref error] if matches!(error.kind, WarmUpErrorKind::PoolCleared { .. })),
+        "{errors:?}"
+    );
+    assert_eq!(pool.poll_timeout(), None);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use cmap_core::pool::{ApiMisuse, Cancellation, Condition, PoolState, Reaction, T
 use cmap_core::pool::{CheckOutFailedReason, ConnectionClosedReason as Reason};
 use cmap_core::random::Random;
 
-use super::output::{Cause, CheckOut, Failure, Id, Kind, Output, Service};
+use super::output::{Cause, CheckOut, Failure, Id, Kind, Output, Service, Warmed};
 use super::transition::{Call, Key, Named, Options, Refusal, Resized};
 
 #[derive(Clone, Debug)]
@@ -418,8 +418,9 @@ impl Reference {
             }
         }
         self.prune();
-        if self.state == PoolState::Ready && !self.options.load_balanced {
+        if self.state == PoolState::Ready {
             self.evict_by(Kind::PoolCleared(Cause::PoolsOwn));
+            self.end_warm_ups(|_| Some(Warmed::PoolCleared(Cause::PoolsOwn)));
         }
         self.settle(Due::Queue);
     }

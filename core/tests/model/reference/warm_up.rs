@@ -84,7 +84,7 @@ impl Reference {
         }
     }
 
-    fn end_warm_ups(&mut self, end: impl Fn(&WarmUp) -> Option<Warmed>) {
+    pub(super) fn end_warm_ups(&mut self, end: impl Fn(&WarmUp) -> Option<Warmed>) {
         let ended: Vec<_> = self.warm_ups.iter().filter_map(|warm_up| Some((*warm_up, end(warm_up)?))).collect();
         self.warm_ups.retain(|warm_up| end(warm_up).is_none());
         for (warm_up, how) in ended {
