@@ -16,15 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use super::generation::{Generation, Generations};
 use super::handle::{ConnectionId, Handle};
-use super::list::{Key, Linked, Links, List, NIL};
+use super::list::{AVAILABLE, Key, Linked, Links, List, NIL, OF_SERVICE};
 use super::state::ConnectionState;
 use crate::service_id::ServiceId;
 use crate::time::Instant;
-
-/// The list of available connections.
-pub(crate) const AVAILABLE: usize = 0;
-/// One of the two lists of a service.
-pub(crate) const OF_SERVICE: usize = 1;
 
 /// All connections of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]

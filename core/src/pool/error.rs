@@ -303,3 +303,81 @@ pub struct Refused<C> {
     /// What the caller handed over: close it or keep it.
     pub socket: C,
 }
+
+/// A warm-up ended without as many connections as it asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct WarmUpError {
+    /// Why.
+    pub kind: WarmUpErrorKind,
+    /// The pool's address.
+    pub address: Arc<ServerAddress>,
+    /// How many connections were established when it ended.
+    pub established: u32,
+    /// How many it asked for.
+    pub wanted: u32,
+}
+
+/// Why a warm-up ended early.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum WarmUpErrorKind {
+    /// maxPoolSize is smaller than what it asked for.
+    BeyondMaxPoolSize {
+        /// maxPoolSize.
+        max_pool_size: u32,
+    },
+    /// A connection could not be established.
+    Establish(Arc<EstablishError>),
+    /// The pool is paused, or was cleared meanwhile.
+    PoolCleared {
+        /// What cleared the pool.
+        cause: Cause,
+    },
+    /// The pool is closed.
+    PoolClosed,
+    /// The caller gave up, because its time was up.
+    GivenUp,
+}
+
+impl WarmUpErrorKind {
+    fn advice(&self) -> &'static str {
+        match self {
+            Self::BeyondMaxPoolSize { .. } => "ask for fewer, or raise maxPoolSize",
+            Self::Establish(_) => "see to its cause, and warm up again",
+            Self::PoolCleared { .. } => "warm up again as soon as the server answers",
+            Self::PoolClosed => "make a new client",
+            Self::GivenUp => "allow more time, or see why the server takes so long",
+        }
+    }
+}
+
+impl fmt::Display for WarmUpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            WarmUpErrorKind::BeyondMaxPoolSize { max_pool_size } => {
+                write!(f, "The warm-up asks for more connections than maxPoolSize ({max_pool_size}) allows")?;
+            }
+            WarmUpErrorKind::Establish(_) => {
+                f.write_str("The warm-up ended because a connection could not be established")?;
+            }
+            WarmUpErrorKind::PoolCleared { .. } => {
+                f.write_str("The warm-up ended because the pool is paused or was cleared")?;
+            }
+            WarmUpErrorKind::PoolClosed => f.write_str("The warm-up ended because the pool is closed")?,
+            WarmUpErrorKind::GivenUp => f.write_str("The warm-up took longer than it was allowed to")?,
+        }
+        let Self { kind, address, established, wanted } = self;
+        write!(f, " ({address}; {established} of {wanted} connections are established); {}", kind.advice())
+    }
+}
+
+impl core::error::Error for WarmUpError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match &self.kind {
+            WarmUpErrorKind::Establish(error) => Some(&**error),
+            WarmUpErrorKind::PoolCleared { cause } => Some(cause),
+            WarmUpErrorKind::BeyondMaxPoolSize { .. } | WarmUpErrorKind::PoolClosed | WarmUpErrorKind::GivenUp => None,
+        }
+    }
+}

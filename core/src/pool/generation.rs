@@ -8,8 +8,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::connections::OF_SERVICE;
-use super::list::List;
+use super::list::{List, OF_SERVICE};
 use crate::service_id::ServiceId;
 
 /// How often a pool, or one service's part of it, was cleared.

@@ -1,4 +1,5 @@
-//! Names of a connection: its number in events and logs, its handle in calls.
+//! How callers name what a pool has: a connection by its number in events and logs and by its handle in calls, a warm-up, and an
+//! identity besides that of the options.
 
 use core::fmt;
 
@@ -37,6 +38,18 @@ pub struct Handle {
     pub(crate) key: Key,
     pub(crate) pool: PoolId,
 }
+
+/// One warm-up; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct WarmUpId {
+    pub(crate) pool: PoolId,
+    pub(super) number: u64,
+}
+
+/// An identity of a client besides the credential of its options, by its number: from 1, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct IdentityId(pub(crate) u32);
 
 impl PoolId {
     /// FNV-1a over all of it: the same pool in a replay has the same id.
@@ -98,6 +111,19 @@ impl Handle {
 pub(super) fn halves(bits: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = bits.to_be_bytes();
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+}
+
+impl WarmUpId {
+    /// The warm-up's number in its pool, from 1.
+    pub fn get(self) -> u64 {
+        self.number
+    }
+}
+
+impl fmt::Display for IdentityId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,14 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Of connections: the available ones.
+pub(crate) const AVAILABLE: usize = 0;
+/// Of connections: those of one service, available or not.
+pub(crate) const OF_SERVICE: usize = 1;
+
+/// Of waiters: the queue, or that of the connection which they wait for.
+pub(crate) const WAITERS: usize = 0;
+
 /// The place of an entry in its arena.
 pub(crate) type Key = u32;
 

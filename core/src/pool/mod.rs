@@ -24,7 +24,7 @@
 //! | `connections`, `wait_queue`, `list` | where connections and check-outs live |
 //! | `generation` | which connections a clear has made stale |
 //! | `timer` | when to come back, and why |
-//! | `handle`, `identity` | how callers name a connection, and a user besides that of the options |
+//! | `handle` | how callers name a connection, a warm-up, and a user besides that of the options |
 //! | `queries`, `holders`, `wait_bound` | what can be asked of a pool; who holds what, who waits, and for what |
 //! | `input`, `output`, `event`, `error`, `stats`, `statistics`, `phases` | calls as data, outputs, events, errors, counts, durations |
 //! | `snapshot` | its state without the sockets |
@@ -47,7 +47,6 @@ mod generation;
 mod handle;
 mod holders;
 mod host_timeout;
-mod identity;
 mod input;
 mod invariants;
 mod list;
@@ -103,12 +102,13 @@ use crate::random::Random;
 use crate::time::Instant;
 
 pub use self::connections::{InUseBy, Purpose};
-pub use self::error::{ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refused, WaitLimit};
+pub use self::error::{
+    ApiMisuse, Cause, CheckOutError, CheckOutErrorKind, Refused, WaitLimit, WarmUpError, WarmUpErrorKind,
+};
 pub use self::event::{CheckOutFailedReason, ConnectionClosedReason, Event};
 pub use self::generation::Generation;
-pub use self::handle::{ConnectionId, Handle};
+pub use self::handle::{ConnectionId, Handle, IdentityId, WarmUpId};
 pub use self::holders::{Establishing, InUse, Kept, Waiting};
-pub use self::identity::IdentityId;
 pub use self::input::{Answer, Clear, Condition, Input, Reaction};
 pub use self::invariants::BrokenInvariant;
 pub use self::output::{Action, CheckedIn, Delivery, Output};
@@ -120,7 +120,6 @@ pub use self::sticky_keys::AffinityKey;
 pub use self::timer::{Timeout, TimeoutReason};
 pub use self::wait_bound::{HeldBy, WaitBound};
 pub use self::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
-pub use self::warm_up::{WarmUpError, WarmUpErrorKind, WarmUpId};
 pub use crate::service_id::{ParseServiceIdError, ServiceId};
 
 /// The connection pool of one endpoint, as a machine without I/O.

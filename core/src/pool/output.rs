@@ -6,11 +6,10 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Pool;
-use super::error::CheckOutError;
+use super::error::{CheckOutError, WarmUpError};
 use super::event::{ConnectionClosedReason, Event};
-use super::handle::Handle;
+use super::handle::{Handle, WarmUpId};
 use super::wait_queue::CheckOutId;
-use super::warm_up::{WarmUpError, WarmUpId};
 
 impl<C> Pool<C> {
     /// The next action or event; `None` when there is nothing more to do.

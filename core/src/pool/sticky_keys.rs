@@ -11,8 +11,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::connections::Connections;
-use super::list::{Key, List, NIL};
-use super::wait_queue::WAITERS;
+use super::list::{Key, List, NIL, WAITERS};
 use crate::options::Limits;
 use crate::time::Instant;
 

@@ -13,15 +13,11 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::error::WaitLimit;
-use super::handle::{PoolId, halves};
-use super::identity::IdentityId;
-use super::list::{Key, Linked, Links, List, NIL};
+use super::handle::{IdentityId, PoolId, halves};
+use super::list::{Key, Linked, Links, List, NIL, WAITERS};
 use super::sticky_keys::AffinityKey;
 use super::timer::{Deadline, Deadlines, Timed};
 use crate::time::Instant;
-
-/// The one list that waiters are in.
-pub(crate) const WAITERS: usize = 0;
 
 /// One check-out; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

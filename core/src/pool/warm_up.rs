@@ -10,27 +10,18 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::Pool;
-use super::error::Cause;
-use super::handle::PoolId;
+use super::error::{Cause, WarmUpError, WarmUpErrorKind};
+use super::handle::WarmUpId;
 use super::output::{Action, Output};
 use super::settle::Due;
 use super::state::PoolState;
 use super::timer::{Timeout, TimeoutReason};
-use crate::address::ServerAddress;
 use crate::connection::EstablishError;
 use crate::time::Instant;
-
-/// One warm-up; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct WarmUpId {
-    pub(crate) pool: PoolId,
-    number: u64,
-}
 
 /// The warm-ups of a pool that have not ended.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -46,42 +37,6 @@ struct Goal {
     number: u64,
     /// How many connections have to be established.
     connections: u32,
-}
-
-/// A warm-up ended without as many connections as it asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct WarmUpError {
-    /// Why.
-    pub kind: WarmUpErrorKind,
-    /// The pool's address.
-    pub address: Arc<ServerAddress>,
-    /// How many connections were established when it ended.
-    pub established: u32,
-    /// How many it asked for.
-    pub wanted: u32,
-}
-
-/// Why a warm-up ended early.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum WarmUpErrorKind {
-    /// maxPoolSize is smaller than what it asked for.
-    BeyondMaxPoolSize {
-        /// maxPoolSize.
-        max_pool_size: u32,
-    },
-    /// A connection could not be established.
-    Establish(Arc<EstablishError>),
-    /// The pool is paused, or was cleared meanwhile.
-    PoolCleared {
-        /// What cleared the pool.
-        cause: Cause,
-    },
-    /// The pool is closed.
-    PoolClosed,
-    /// The caller gave up, because its time was up.
-    GivenUp,
 }
 
 impl<C> Pool<C> {
@@ -216,52 +171,5 @@ impl<C> Pool<C> {
     fn warm_up_error(&self, goal: Goal, kind: WarmUpErrorKind) -> WarmUpError {
         let address = Arc::clone(&self.address);
         WarmUpError { kind, address, established: self.established(), wanted: goal.connections }
-    }
-}
-
-impl WarmUpId {
-    /// The warm-up's number in its pool, from 1.
-    pub fn get(self) -> u64 {
-        self.number
-    }
-}
-
-impl WarmUpErrorKind {
-    fn advice(&self) -> &'static str {
-        match self {
-            Self::BeyondMaxPoolSize { .. } => "ask for fewer, or raise maxPoolSize",
-            Self::Establish(_) => "see to its cause, and warm up again",
-            Self::PoolCleared { .. } => "warm up again as soon as the server answers",
-            Self::PoolClosed => "make a new client",
-            Self::GivenUp => "allow more time, or see why the server takes so long",
-        }
-    }
-}
-
-impl fmt::Display for WarmUpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            WarmUpErrorKind::BeyondMaxPoolSize { max_pool_size } => {
-                write!(f, "The warm-up asks for more connections than maxPoolSize ({max_pool_size}) allows")?;
-            }
-            WarmUpErrorKind::Establish(_) => {
-                f.write_str("The warm-up ended because a connection could not be established")?;
-            }
-            WarmUpErrorKind::PoolCleared { .. } => f.write_str("The warm-up ended because the pool is paused")?,
-            WarmUpErrorKind::PoolClosed => f.write_str("The warm-up ended because the pool is closed")?,
-            WarmUpErrorKind::GivenUp => f.write_str("The warm-up took longer than it was allowed to")?,
-        }
-        let Self { kind, address, established, wanted } = self;
-        write!(f, " ({address}; {established} of {wanted} connections are established); {}", kind.advice())
-    }
-}
-
-impl core::error::Error for WarmUpError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match &self.kind {
-            WarmUpErrorKind::Establish(error) => Some(&**error),
-            WarmUpErrorKind::PoolCleared { cause } => Some(cause),
-            WarmUpErrorKind::BeyondMaxPoolSize { .. } | WarmUpErrorKind::PoolClosed | WarmUpErrorKind::GivenUp => None,
-        }
     }
 }
