@@ -549,8 +549,8 @@ int32_t cmap_pool_close(struct cmap_pool *pool,
                         uint64_t now);
 
 // The process is a child that was forked, and this pool was its parent's: all connections are forgotten (their CMAP_CLOSE says
-// which sockets to close here), every waiter fails, and the pool is paused. Call it only if no thread was inside the pool when
-// the process was forked; otherwise make another pool, and leave this one.
+// which sockets to close here), every waiter fails, and the pool is paused unless it is behind a load balancer. Call it only if no thread
+// was inside the pool when the process was forked; otherwise make another pool, and leave this one.
 int32_t cmap_pool_reset_after_fork(struct cmap_pool *pool,
                                    uint64_t now);
 

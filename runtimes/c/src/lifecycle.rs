@@ -103,8 +103,8 @@ pub unsafe extern "C" fn cmap_pool_close(pool: *mut Pool, now: u64) -> i32 {
 }
 
 /// The process is a child that was forked, and this pool was its parent's: all connections are forgotten (their CMAP_CLOSE says
-/// which sockets to close here), every waiter fails, and the pool is paused. Call it only if no thread was inside the pool when
-/// the process was forked; otherwise make another pool, and leave this one.
+/// which sockets to close here), every waiter fails, and the pool is paused unless it is behind a load balancer. Call it only if no thread
+/// was inside the pool when the process was forked; otherwise make another pool, and leave this one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmap_pool_reset_after_fork(pool: *mut Pool, now: u64) -> i32 {
     // SAFETY: the pool is as the header asks.
