@@ -158,7 +158,7 @@ impl<C> Pool<C> {
         }
         self.abandon_in_use();
         self.prune();
-        // It is not paused behind a load balancer, nor in profile 1.1; who waits is in the parent all the same.
+        // Behind a load balancer and in profile 1.1 the pool stays ready, where `settle` fails no waiter.
         if self.state == PoolState::Ready {
             self.fail_waiters(&CheckOutErrorKind::PoolCleared { cause: cause.clone() });
             self.clear_warm_ups(cause);

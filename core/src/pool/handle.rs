@@ -1,5 +1,5 @@
-//! How callers name what a pool has: a connection by its number in events and logs and by its handle in calls, a warm-up, and an
-//! identity besides that of the options.
+//! Names that callers use: a connection's number in events and logs, its handle in calls, a warm-up, and an identity besides that
+//! of the options.
 
 use core::fmt;
 

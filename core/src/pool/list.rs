@@ -7,12 +7,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Of connections: the available ones.
+/// The role of the list of available connections.
 pub(crate) const AVAILABLE: usize = 0;
-/// Of connections: those of one service, available or not.
+/// The role of the lists of a service's connections: the available, and the others.
 pub(crate) const OF_SERVICE: usize = 1;
 
-/// Of waiters: the queue, or that of the connection which they wait for.
+/// The role of the lists of waiters: the queue, and one for each connection that somebody waits for.
 pub(crate) const WAITERS: usize = 0;
 
 /// The place of an entry in its arena.
