@@ -8,18 +8,65 @@
 //! pool that holds them is *held*. Nothing is noted for that when it comes back: the available connections are in the order of
 //! their return, so the first of them that has keys is the next whose time ends. Those before it that have none are passed over
 //! once, up to [`Holds::free`].
+//!
+//! A key is in an ordered map, and in the list of its connection's keys. Both change only when a key is bound or let go of:
+//! a pair of a key that finds its connection looks it up once, and allocates nothing.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use super::Pool;
-use super::connections::{Slot, Stage};
-use super::event::ConnectionClosedReason;
-use super::list::{Key, NIL};
+use super::connections::{Connections, Slot, Stage};
+use super::list::{Key, List, NIL, WAITERS, ensure};
+use super::output::ConnectionClosedReason;
 use super::output::{Action, Output};
 use super::settle::Due;
-use super::sticky_keys::{AffinityKey, Pin, StickyKeys};
 use super::timer::{Timeout, TimeoutReason};
 use super::wait_queue::CheckOutRequest;
-use crate::options::Affinity;
+use crate::options::{Affinity, Limits};
 use crate::time::Instant;
+
+/// Somebody who wants the connection again that it had last: a thread, a request, a user. The number is the caller's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AffinityKey(pub u64);
+
+/// Most keys that are bound to one connection; the one that was bound first is forgotten.
+pub(super) const MOST_KEYS: usize = 128;
+
+/// The keys of a pool, and the check-outs that wait for their connections.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct StickyKeys {
+    pub(super) keys: BTreeMap<AffinityKey, Key>,
+    /// By connection.
+    pub(super) pins: Vec<Pin>,
+    #[serde(skip)]
+    pub(super) holds: Holds,
+    /// The keys of check-outs that wait.
+    asked_by: Vec<Option<AffinityKey>>,
+    /// Check-outs that wait for the connection of their key.
+    pub(super) sticky: u32,
+}
+
+/// What ties keys and check-outs to one connection.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Pin {
+    /// The one that was bound first comes first.
+    pub(super) keys: Vec<AffinityKey>,
+    pub(super) waiters: List<WAITERS>,
+}
+
+/// How far the holds were looked at. It repeats what lists say, and is not part of a pool's state.
+#[derive(Clone)]
+pub(super) struct Holds {
+    /// Until when none ends, as far as is known. Those of connections that come back later end later.
+    pub(super) until: Instant,
+    /// The most recently used available connection of which it is known that neither it nor a less recently used one is held.
+    pub(super) free: Key,
+}
 
 /// The connection of a key, for a check-out that arrives.
 enum Own {
@@ -64,17 +111,13 @@ impl<C> Pool<C> {
     /// Connections that are being checked for the queue: not those that a sticky check-out will get.
     pub(super) fn checks(&self) -> u32 {
         let checking = self.connections.checking;
-        match &self.affinity {
-            Some(affinity) if affinity.sticky > 0 && checking > 0 => checking - self.claimed(affinity),
-            _ => checking,
-        }
-    }
-
-    fn claimed(&self, affinity: &StickyKeys) -> u32 {
+        let Some(affinity) = self.affinity.as_ref().filter(|affinity| affinity.sticky > 0 && checking > 0) else {
+            return checking;
+        };
         let is_claimed =
             |(pin, slot): &(&Pin, &Slot<C>)| !pin.waiters.is_empty() && matches!(slot.stage, Stage::Checking { .. });
         let claimed = affinity.pins.iter().zip(&self.connections.slots).filter(is_claimed);
-        claimed.fold(0, |number, _| number + 1)
+        checking - claimed.fold(0, |number, _| number + 1)
     }
 
     /// Whether an available connection is held for its keys.
@@ -149,14 +192,9 @@ impl<C> Pool<C> {
     pub(super) fn next_for_head(&self) -> Option<Key> {
         let affinity = self.affinity.as_deref()?;
         let key = self.wait_queue.front().and_then(|head| affinity.key_of(head));
-        let is_available = |&&own: &&Key| matches!(self.connections.slot(own).stage, Stage::Available { .. });
-        match key {
-            None => self.next_free(),
-            Some(key) => {
-                let own = affinity.keys.get(&key).filter(is_available);
-                own.copied().or_else(|| affinity.least_shared(&self.connections, self.holds()))
-            }
-        }
+        let Some(key) = key else { return self.next_free() };
+        let own = affinity.keys.get(&key).copied().filter(|&own| self.connections.is_available(own));
+        own.or_else(|| affinity.least_shared(&self.connections, self.holds()))
     }
 
     /// The key of a check-out that waited, if it has one, is bound to the connection that it gets.
@@ -205,7 +243,7 @@ impl<C> Pool<C> {
     /// for what is left of its time.
     pub(super) fn return_to_keys(&mut self, connection: Key) {
         let time = self.limits.hold_time();
-        let since = self.available_since(connection);
+        let since = self.unused_since(connection);
         let end_of_hold = since.zip(time).map_or(Instant::END, |(since, time)| since.after(time));
         if let Some(affinity) = &mut self.affinity {
             // Its place may be in front of those that were passed over.
@@ -255,31 +293,24 @@ impl<C> Pool<C> {
 
     /// Ends the holds whose time has passed.
     pub(super) fn end_holds(&mut self) {
+        let Some(affinity) = &mut self.affinity else { return };
         let Some(time) = self.limits.hold_time() else {
-            self.affinity.iter_mut().for_each(|affinity| affinity.holds.until = Instant::END);
+            affinity.holds.until = Instant::END;
             return;
         };
-        self.pass_free();
+        affinity.pass_free(&self.connections);
         let mut has_ended = false;
-        while let Some((connection, _)) = self.next_hold().filter(|&(_, end)| end <= self.now)
-            && let Some(affinity) = &mut self.affinity
+        while let Some((connection, _)) =
+            affinity.next_hold(&self.connections, time).filter(|&(_, end)| end <= self.now)
         {
             affinity.unbind_all(connection);
-            self.pass_free();
+            affinity.pass_free(&self.connections);
             has_ended = true;
         }
-        let first = self.next_hold().map_or(Instant::END, |(_, end)| end);
-        if let Some(affinity) = &mut self.affinity {
-            affinity.holds.until = first.min(self.now.after(time));
-        }
+        let first = affinity.next_hold(&self.connections, time).map_or(Instant::END, |(_, end)| end);
+        affinity.holds.until = first.min(self.now.after(time));
         if has_ended {
             self.settle(Due::Queue);
-        }
-    }
-
-    fn pass_free(&mut self) {
-        if let Some(affinity) = &mut self.affinity {
-            affinity.pass_free(&self.connections);
         }
     }
 
@@ -292,52 +323,38 @@ impl<C> Pool<C> {
     /// Whether keys, connections and those who wait agree.
     pub(super) fn check_affinity(&self) -> Result<(), &'static str> {
         let Some(affinity) = &self.affinity else {
-            return if self.limits.affinity.is_none() && self.wait_queue.sticky() == 0 {
-                Ok(())
-            } else {
-                Err("a pool without affinity has what belongs to it")
-            };
+            let has_none = self.limits.affinity.is_none() && self.wait_queue.sticky() == 0;
+            return ensure(has_none, "a pool without affinity has what belongs to it");
         };
-        if self.limits.affinity.is_none() {
-            return Err("a pool has affinity though the option is not set");
-        }
-        let pins = || (0..).zip(&affinity.pins);
-        let bound: usize = pins().map(|(_, pin)| pin.keys.len()).sum();
+        ensure(self.limits.affinity.is_some(), "a pool has affinity though the option is not set")?;
+        let bound: usize = affinity.pins.iter().map(|pin| pin.keys.len()).sum();
         let is_bound = |(key, &connection): (&AffinityKey, &Key)| {
             let pin = affinity.pins.get(connection as usize);
             pin.is_some_and(|pin| pin.keys.contains(key))
         };
-        if bound != affinity.keys.len() || !affinity.keys.iter().all(is_bound) {
-            return Err("a key and its connection do not know each other");
-        }
+        let are_bound = bound == affinity.keys.len() && affinity.keys.iter().all(is_bound);
+        ensure(are_bound, "a key and its connection do not know each other")?;
         let mut sticky = 0;
-        for (connection, pin) in pins() {
+        for (connection, pin) in (0..).zip(&affinity.pins) {
             let stage = self.connections.slots.get(connection as usize).map(|slot| &slot.stage);
-            let is_available = matches!(stage, Some(Stage::Available { .. }));
             let is_occupied =
                 matches!(stage, Some(Stage::InUse { .. } | Stage::Checking { .. } | Stage::Refreshing { .. }));
-            if !pin.keys.is_empty() && !is_available && !is_occupied {
-                return Err("a key has a connection that is not established");
-            }
+            let is_established = is_occupied || self.connections.is_available(connection);
+            ensure(pin.keys.is_empty() || is_established, "a key has a connection that is not established")?;
             sticky += self.wait_queue.check_list(&pin.waiters, connection)?;
-            if !pin.waiters.is_empty() && !is_occupied {
-                return Err("a check-out waits for the connection of its key though nobody has it");
-            }
+            let is_awaited_in_vain = !pin.waiters.is_empty() && !is_occupied;
+            ensure(!is_awaited_in_vain, "a check-out waits for the connection of its key though nobody has it")?;
         }
-        if affinity.holds.free != NIL && !self.connections.is_available(affinity.holds.free) {
-            return Err("a connection is passed over that is not available");
-        }
+        let free = affinity.holds.free;
+        let is_free = free == NIL || self.connections.is_available(free);
+        ensure(is_free, "a connection is passed over that is not available")?;
         let first = self.connections.least_recent_first(|key| affinity.has_keys(key)).next();
-        if self.holds() && first != affinity.first_held(&self.connections) {
-            return Err("a held connection is passed over");
-        }
-        if self.next_hold().is_some_and(|(_, end)| end < affinity.holds.until) {
-            return Err("a hold ends earlier than the first that is expected to");
-        }
-        if sticky != affinity.sticky as usize || sticky != self.wait_queue.sticky() {
-            return Err("a check-out waits for no connection that is known");
-        }
-        Ok(())
+        let is_first = !self.holds() || first == affinity.first_held(&self.connections);
+        ensure(is_first, "a held connection is passed over")?;
+        let is_expected = self.next_hold().is_none_or(|(_, end)| end >= affinity.holds.until);
+        ensure(is_expected, "a hold ends earlier than the first that is expected to")?;
+        let are_known = sticky == affinity.sticky as usize && sticky == self.wait_queue.sticky();
+        ensure(are_known, "a check-out waits for no connection that is known")
     }
 
     fn own_of(&self, request: &CheckOutRequest) -> Own {
@@ -386,186 +403,152 @@ impl<C> Pool<C> {
     }
 
     fn next_hold(&self) -> Option<(Key, Instant)> {
-        let time = self.limits.hold_time()?;
-        let first = self.affinity.as_ref()?.first_held(&self.connections)?;
-        Some((first, self.available_since(first)?.after(time)))
+        self.affinity.as_ref()?.next_hold(&self.connections, self.limits.hold_time()?)
+    }
+}
+
+impl StickyKeys {
+    /// What a pool with these limits needs from the start.
+    pub(super) fn of(limits: &Limits) -> Option<Box<Self>> {
+        limits.affinity.map(|_| Box::default())
+    }
+
+    /// A check-out is about to wait.
+    fn note_key(&mut self, check_out: Key, key: Option<AffinityKey>) {
+        let place = check_out as usize;
+        if self.asked_by.len() <= place {
+            self.asked_by.resize(place + 1, None);
+        }
+        self.asked_by[place] = key;
+    }
+
+    fn key_of(&self, check_out: Key) -> Option<AffinityKey> {
+        self.asked_by.get(check_out as usize).copied().flatten()
+    }
+
+    fn bind(&mut self, key: AffinityKey, connection: Key) {
+        if self.keys.get(&key) == Some(&connection) {
+            return;
+        }
+        self.unbind(key);
+        let place = connection as usize;
+        if self.pins.len() <= place {
+            self.pins.resize_with(place + 1, Pin::default);
+        }
+        let pin = &mut self.pins[place];
+        if pin.keys.len() >= MOST_KEYS {
+            let oldest = pin.keys.remove(0);
+            self.keys.remove(&oldest);
+        }
+        pin.keys.push(key);
+        self.keys.insert(key, connection);
+    }
+
+    fn unbind(&mut self, key: AffinityKey) {
+        let Some(connection) = self.keys.remove(&key) else { return };
+        let Some(pin) = self.pins.get_mut(connection as usize) else { return };
+        pin.keys.retain(|&bound| bound != key);
+    }
+
+    fn unbind_all(&mut self, connection: Key) {
+        let Some(pin) = self.pins.get_mut(connection as usize) else { return };
+        for key in core::mem::take(&mut pin.keys) {
+            self.keys.remove(&key);
+        }
+    }
+
+    /// A connection is about to leave the list of available ones.
+    #[inline(always)]
+    fn release<C>(&mut self, connection: Key, connections: &Connections<C>) {
+        if self.holds.free == connection {
+            self.holds.free = connections.less_recent(connection).unwrap_or(NIL);
+        }
+    }
+
+    /// Whether a connection has keys: where connections are held, it is while it is available.
+    fn has_keys(&self, connection: Key) -> bool {
+        self.pins.get(connection as usize).is_some_and(|pin| !pin.keys.is_empty())
+    }
+
+    /// The least recently used of the available connections that have keys.
+    fn first_held<C>(&self, connections: &Connections<C>) -> Option<Key> {
+        if self.keys.is_empty() {
+            return None;
+        }
+        connections.hotter_than(self.holds.free).find(|&key| self.has_keys(key))
+    }
+
+    /// The next connection that is held no more, and when that is.
+    fn next_hold<C>(&self, connections: &Connections<C>, time: u64) -> Option<(Key, Instant)> {
+        let first = self.first_held(connections)?;
+        Some((first, connections.slot(first).stage.unused_since()?.after(time)))
+    }
+
+    /// Those before it are not looked at again.
+    fn pass_free<C>(&mut self, connections: &Connections<C>) {
+        if self.keys.is_empty() {
+            return;
+        }
+        let free = connections.hotter_than(self.holds.free).take_while(|&key| !self.has_keys(key));
+        self.holds.free = free.last().unwrap_or(self.holds.free);
+    }
+
+    fn first_sticky(&self, connection: Key) -> Option<Key> {
+        self.pins.get(connection as usize)?.waiters.front()
+    }
+
+    /// Of the available connections that are not held, the one with the fewest keys; among equals the most recently used.
+    fn least_shared<C>(&self, connections: &Connections<C>, holds: bool) -> Option<Key> {
+        let mut least: Option<(usize, Key)> = None;
+        for key in connections.most_recent_first(|key| !(holds && self.has_keys(key))) {
+            let number = self.pins.get(key as usize).map_or(0, |pin| pin.keys.len());
+            if least.is_none_or(|(fewest, _)| number < fewest) {
+                least = Some((number, key));
+            }
+            if number == 0 {
+                break;
+            }
+        }
+        least.map(|(_, key)| key)
+    }
+}
+
+impl<C> Connections<C> {
+    /// The available connections that are `meant`, from the least recently used on.
+    pub(super) fn least_recent_first(&self, meant: impl Fn(Key) -> bool) -> impl Iterator<Item = Key> {
+        self.hotter_than(NIL).filter(move |&key| meant(key))
+    }
+
+    /// The available connections that are `meant`, from the most recently used on.
+    pub(super) fn most_recent_first(&self, meant: impl Fn(Key) -> bool) -> impl Iterator<Item = Key> {
+        core::iter::successors(self.available.back(), |&key| self.less_recent(key)).filter(move |&key| meant(key))
+    }
+
+    /// The available connections that came back after one of them, or all.
+    fn hotter_than(&self, key: Key) -> impl Iterator<Item = Key> {
+        let first = if key == NIL { self.available.front() } else { self.available.next(&self.slots, key) };
+        core::iter::successors(first, |&key| self.available.next(&self.slots, key))
+    }
+
+    /// The available connection that came back before another one.
+    fn less_recent(&self, key: Key) -> Option<Key> {
+        self.available.previous(&self.slots, key)
+    }
+}
+
+impl Default for Holds {
+    /// Nothing is known.
+    fn default() -> Self {
+        Self { until: Instant::ORIGIN, free: NIL }
+    }
+}
+
+impl fmt::Debug for Holds {
+    /// What is in it makes no difference between pools.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Holds")
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use alloc::vec::Vec;
-    use core::time::Duration;
-
-    use super::super::sticky_keys::MOST_KEYS;
-    use super::*;
-    use crate::address::ServerAddress;
-    use crate::options::PoolOptions;
-    use crate::pool::{Condition, Handle};
-
-    const NOW: Instant = Instant::ORIGIN;
-    const ONE: AffinityKey = AffinityKey(1);
-    const TWO: AffinityKey = AffinityKey(2);
-
-    fn pool(affinity: Affinity, max: u32) -> Pool<()> {
-        let options = PoolOptions {
-            max_pool_size: Some(max),
-            max_connecting: Some(10),
-            affinity: Some(affinity),
-            ..PoolOptions::default()
-        };
-        let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, NOW).unwrap();
-        pool.observe(false);
-        pool.ready(NOW);
-        pool
-    }
-
-    /// Asks at `now`, establishes what the pool asks for, and returns the deliveries, in the order of the check-outs' numbers.
-    fn ask(pool: &mut Pool<()>, now: Instant, key: impl Into<Option<AffinityKey>>) -> Vec<Handle> {
-        let request = CheckOutRequest { affinity: key.into(), ..CheckOutRequest::default() };
-        let (_, delivery) = pool.check_out(now, request);
-        let mut delivered: Vec<_> = delivery.into_iter().map(|delivery| delivery.connection).collect();
-        delivered.extend(carry_out(pool, now));
-        delivered
-    }
-
-    fn carry_out(pool: &mut Pool<()>, now: Instant) -> Vec<Handle> {
-        let mut delivered = Vec::new();
-        while let Some(output) = pool.poll_output() {
-            match output {
-                Output::Action(Action::Connect { connection }) => pool.handle_established(now, connection, ()).unwrap(),
-                Output::Action(Action::Deliver { connection, .. }) => delivered.push(connection),
-                Output::Action(_) | Output::Event(_) => {}
-            }
-        }
-        assert_eq!(pool.check_invariants(), Ok(()));
-        delivered
-    }
-
-    /// Gives a connection back; returns the one that is delivered in its place.
-    fn give_back(pool: &mut Pool<()>, now: Instant, connection: Handle) -> Option<Handle> {
-        let delivery = pool
-            .check_in(now, pool.use_of(connection).unwrap().check_out, connection, (), Condition::Usable)
-            .unwrap()
-            .delivery();
-        delivery.map(|delivery| delivery.connection).or_else(|| carry_out(pool, now).pop())
-    }
-
-    #[test]
-    fn a_key_gets_its_connection_though_another_one_is_hotter() {
-        let mut pool = pool(Affinity::Prefer, 2);
-        let (first, second) = (ask(&mut pool, NOW, ONE)[0], ask(&mut pool, NOW, TWO)[0]);
-        give_back(&mut pool, NOW, first);
-        give_back(&mut pool, NOW, second);
-
-        assert_eq!(ask(&mut pool, NOW, ONE), [first]);
-    }
-
-    #[test]
-    fn a_key_that_prefers_takes_another_connection_and_keeps_that() {
-        let mut pool = pool(Affinity::Prefer, 2);
-        let first = ask(&mut pool, NOW, ONE)[0];
-
-        let second = ask(&mut pool, NOW, ONE)[0];
-
-        assert_ne!(first, second);
-        give_back(&mut pool, NOW, second);
-        give_back(&mut pool, NOW, first);
-        assert_eq!(ask(&mut pool, NOW, ONE), [second]);
-    }
-
-    #[test]
-    fn a_new_key_takes_the_least_shared_connection() {
-        let mut pool = pool(Affinity::Prefer, 2);
-        let (first, second) = (ask(&mut pool, NOW, ONE)[0], ask(&mut pool, NOW, None)[0]);
-        give_back(&mut pool, NOW, second);
-        give_back(&mut pool, NOW, first);
-
-        assert_eq!(ask(&mut pool, NOW, TWO), [second]);
-    }
-
-    #[test]
-    fn a_key_that_requires_its_connection_waits_for_it_and_goes_first() {
-        let mut pool = pool(Affinity::Require, 2);
-        let (first, _other) = (ask(&mut pool, NOW, ONE)[0], ask(&mut pool, NOW, None)[0]);
-        ask(&mut pool, NOW, None);
-        let (sticky, _) = pool.check_out(NOW, CheckOutRequest::default().affinity(ONE));
-        assert_eq!(pool.counts().waiting, 2);
-
-        let checked_in =
-            pool.check_in(NOW, pool.use_of(first).unwrap().check_out, first, (), Condition::Usable).unwrap();
-
-        assert_eq!(
-            checked_in.delivery().map(|delivery| (delivery.check_out, delivery.connection)),
-            Some((sticky, first))
-        );
-    }
-
-    #[test]
-    fn one_that_waits_joins_the_queue_if_its_connection_is_closed() {
-        let mut pool = pool(Affinity::Require, 1);
-        let first = ask(&mut pool, NOW, ONE)[0];
-        assert_eq!(ask(&mut pool, NOW, ONE), []);
-
-        let _ = pool.check_in(NOW, pool.use_of(first).unwrap().check_out, first, (), Condition::Errored).unwrap();
-
-        let second = carry_out(&mut pool, NOW);
-        assert_eq!((second.len(), pool.counts().waiting), (1, 0));
-        assert_ne!(second, [first]);
-    }
-
-    #[test]
-    fn a_held_connection_is_for_its_key_alone_until_its_time_is_over() {
-        let mut pool = pool(Affinity::Hold { time: Duration::from_millis(10), lend: false }, 1);
-        let first = ask(&mut pool, NOW, ONE)[0];
-        give_back(&mut pool, NOW, first);
-        assert_eq!(ask(&mut pool, NOW, TWO), []);
-        let timeout = Timeout { at: Instant::from_millis(10), reason: TimeoutReason::Hold };
-        assert_eq!((pool.poll_timeout(), pool.counts().available), (Some(timeout), 1));
-
-        pool.handle_timeout(timeout.at);
-
-        assert_eq!(carry_out(&mut pool, timeout.at), [first]);
-        assert_eq!((pool.is_bound(ONE), pool.is_bound(TWO)), (false, true));
-    }
-
-    #[test]
-    fn a_held_connection_is_lent_and_comes_back_to_its_key() {
-        let mut pool = pool(Affinity::Hold { time: Duration::from_millis(10), lend: true }, 1);
-        let first = ask(&mut pool, NOW, ONE)[0];
-        give_back(&mut pool, NOW, first);
-
-        assert_eq!(ask(&mut pool, NOW, None), [first]);
-
-        ask(&mut pool, NOW, None);
-        let (sticky, _) = pool.check_out(NOW, CheckOutRequest::default().affinity(ONE));
-        let delivery =
-            pool.check_in(NOW, pool.use_of(first).unwrap().check_out, first, (), Condition::Usable).unwrap().delivery();
-        assert_eq!(delivery.map(|delivery| delivery.check_out), Some(sticky));
-    }
-
-    #[test]
-    fn an_ended_key_lets_go_of_its_connection() {
-        let mut pool = pool(Affinity::Hold { time: Duration::from_millis(10), lend: false }, 1);
-        let first = ask(&mut pool, NOW, ONE)[0];
-        give_back(&mut pool, NOW, first);
-        ask(&mut pool, NOW, None);
-
-        pool.end_affinity(NOW, ONE);
-
-        assert_eq!(carry_out(&mut pool, NOW), [first]);
-    }
-
-    #[test]
-    fn the_oldest_of_keys_that_nobody_ends_are_forgotten() {
-        const KEYS: u64 = 10_000;
-        let mut pool = pool(Affinity::Prefer, 1);
-        for key in 0..KEYS {
-            let connection = ask(&mut pool, NOW, AffinityKey(key))[0];
-            give_back(&mut pool, NOW, connection);
-        }
-
-        assert_eq!(pool.affinity.as_ref().map(|affinity| affinity.keys.len()), Some(MOST_KEYS));
-        assert!((KEYS - MOST_KEYS as u64..KEYS).all(|key| pool.is_bound(AffinityKey(key))));
-    }
-}
+mod tests;

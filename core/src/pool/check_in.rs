@@ -1,10 +1,12 @@
 //! Connections that come back (CMAP-35, CMAP-36): closed, available again, or handed straight to the longest waiter.
 
 use super::connections::{Perished, Stage};
-use super::event::{ConnectionClosedReason, Event};
 use super::list::Key;
 use super::settle::Due;
-use super::{Action, ApiMisuse, CheckOutId, CheckedIn, Condition, Handle, Output, Pool, PoolState, Purpose, Refused};
+use super::{
+    ApiMisuse, CheckOutId, CheckedIn, Condition, ConnectionClosedReason, Event, Handle, Pool, PoolState, Purpose,
+    Refused,
+};
 use crate::time::Instant;
 
 impl<C> Pool<C> {
@@ -80,13 +82,49 @@ impl<C> Pool<C> {
                 self.serve_sticky(key);
             }
             Some(reason) => {
-                self.forget(key, reason, None);
+                self.discard(key, socket, reason);
                 self.note_last_use();
-                self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
             }
         }
         self.settle(Due::Queue);
         Ok(self.take_back_delivery(was_drained, |_| true).map_or(CheckedIn::Done, CheckedIn::Delivered))
+    }
+
+    /// Makes a connection that came back the most recently used one, if nothing stands in the way. Otherwise its socket is returned.
+    #[inline(always)]
+    pub(crate) fn check_in_fast(
+        &mut self,
+        now: Instant,
+        check_out: CheckOutId,
+        connection: Handle,
+        socket: C,
+        condition: Condition,
+    ) -> Result<(), C> {
+        if !self.attention.fast_check_in || !self.is_reusable(check_out, connection, condition) {
+            return Err(socket);
+        }
+        // Move the connection first, while what was read of it above is still in registers.
+        let latest = self.now.max(now);
+        self.put_most_recent(latest, connection.key, socket);
+        self.now = latest;
+        self.wait_queue.finish(check_out.key);
+        Ok(())
+    }
+
+    /// Whether the check-out has the connection, for one operation, the connection may be used again, and nobody waits for it.
+    #[inline(always)]
+    fn is_reusable(&self, check_out: CheckOutId, connection: Handle, condition: Condition) -> bool {
+        if self.wait_queue.len() > 0 || matches!(condition, Condition::Errored) {
+            return false;
+        }
+        let Some(slot) = self.connections.slots.get(connection.key as usize) else { return false };
+        let Stage::InUse { check_out: user, perished: None, purpose: Purpose::Other } = slot.stage else {
+            return false;
+        };
+        slot.id == connection.id
+            && connection.pool == self.id
+            && self.wait_queue.is_at(check_out, user)
+            && !self.generations.is_stale(slot.generation, slot.service.as_ref())
     }
 
     /// Reports the check-in, records the use, and says whether the connection's life ends with it. Out of line: most pools do
@@ -96,5 +134,41 @@ impl<C> Pool<C> {
         self.record_use(key);
         self.emit(|| Event::ConnectionCheckedIn { connection_id: connection.id });
         self.ends_life_at_check_in(key)
+    }
+
+    /// A connection that came back at `now` is available.
+    #[inline(always)]
+    pub(super) fn put_most_recent(&mut self, now: Instant, key: Key, socket: C) {
+        self.connections.put_most_recent(&mut self.generations, key, now, socket);
+        self.note_available();
+    }
+
+    #[inline]
+    pub(super) fn note_available(&mut self) {
+        let high = &mut self.totals.high_water;
+        high.available = high.available.max(self.connections.available.len());
+    }
+
+    /// Changes the purpose of a connection in use: a cursor or a transaction keeps it, or has let go of it (LB-12 to
+    /// LB-16). At its delivery it is for an operation. The call is ignored if the connection was closed since.
+    ///
+    /// # Errors
+    /// The handle is another pool's, its connection is not in use, or another check-out uses it.
+    pub fn set_purpose(
+        &mut self,
+        check_out: CheckOutId,
+        connection: Handle,
+        purpose: Purpose,
+    ) -> Result<(), ApiMisuse> {
+        if let Some(key) = self.known(connection, ApiMisuse::NotInUse)? {
+            let Stage::InUse { check_out: user, .. } = self.connections.slot(key).stage else {
+                return Err(ApiMisuse::NotInUse);
+            };
+            if !self.wait_queue.is_at(check_out, user) {
+                return Err(ApiMisuse::OtherUse);
+            }
+            self.connections.set_purpose(key, purpose);
+        }
+        Ok(())
     }
 }

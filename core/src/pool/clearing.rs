@@ -1,16 +1,70 @@
 //! Clear, close, interrupt: what happens to connections and waiters when the server, or the pool, is gone.
 
 use super::connections::Stage;
-use super::error::{Cause, CheckOutErrorKind};
-use super::event::{ConnectionClosedReason, Event};
-use super::output::{Action, Output};
+use super::error::{Cause, CheckOutErrorKind, WarmUpErrorKind};
+use super::output::{Action, Event, Output};
 use super::settle::Due;
 use super::state::{PoolCall, PoolState};
-use super::{Clear, Handle, Pool, Purpose};
+use super::{ApiMisuse, Clear, ConnectionClosedReason, Pool, Purpose};
 use crate::service_id::ServiceId;
 use crate::time::Instant;
 
 impl<C> Pool<C> {
+    /// The server answers: check-outs are served from now on (CMAP-18). Does nothing unless the pool is paused.
+    pub fn ready(&mut self, now: Instant) {
+        self.advance(now);
+        if let Some(state) = self.state.after(PoolCall::Ready) {
+            self.state = state;
+            self.renew_attention();
+            // The first population after ready waits for no interval.
+            self.last_maintenance = None;
+            self.population_failed = false;
+            self.emit(|| Event::PoolReady);
+        }
+    }
+
+    /// Makes all connections stale (CMAP-37 to CMAP-43), or those of one service (LB-8).
+    ///
+    /// Without a service the pool is paused and every waiter fails at once, unless its profile is an edition that only raises
+    /// the generation. A pool that is paused already only raises
+    /// its generation; a closed one, and a service without connections, stay as they are.
+    ///
+    /// # Errors
+    /// A service was named for a pool that is not load-balanced, or none for one that is.
+    pub fn clear(&mut self, now: Instant, clear: Clear) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        match (self.limits.load_balanced, clear.service_id) {
+            (true, None) => return Err(ApiMisuse::ClearWithoutService),
+            (false, Some(_)) => return Err(ApiMisuse::ClearWithService),
+            (true, Some(_)) | (false, None) => {}
+        }
+        // Interruption came with a later edition.
+        let interrupts = clear.interrupt_in_use_connections && self.limits.profile.pauses();
+        let clear = Clear { interrupt_in_use_connections: interrupts, ..clear };
+        if self.raise_generation(&clear) {
+            if clear.interrupt_in_use_connections {
+                self.interrupt(clear.service_id, &clear.cause);
+            }
+            self.settle(Due::Queue);
+        }
+        Ok(())
+    }
+
+    /// Closes the pool (CMAP-20): closes the available connections and fails every waiter. Connections in use or
+    /// pending are closed when they come back.
+    pub fn close(&mut self, now: Instant) {
+        self.advance(now);
+        if let Some(state) = self.state.after(PoolCall::Close) {
+            self.state = state;
+            self.renew_attention();
+            while let Some(key) = self.connections.available.front() {
+                self.close_connection(key, ConnectionClosedReason::PoolClosed);
+            }
+            self.emit(|| Event::PoolClosed);
+            self.settle(Due::Queue);
+        }
+    }
+
     /// Call this in a process that was forked: its copies of the connections belong to the parent (FORK-1, FORK-2).
     ///
     /// Clears the pool, or every service, closes the available connections, interrupts and forgets all others, and fails
@@ -87,7 +141,7 @@ impl<C> Pool<C> {
                     self.outputs.push_back(Output::Action(Action::Interrupt { connection }));
                 }
                 Stage::Pending { .. } => {
-                    let origin = self.release_origin(key);
+                    let origin = self.set_origin(key, None);
                     self.forget(key, ConnectionClosedReason::Stale, None);
                     self.outputs.push_back(Output::Action(Action::Interrupt { connection }));
                     if let Some(origin) = origin {
@@ -109,14 +163,14 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Fails every waiter of a pool that is not ready (CMAP-39).
+    /// Fails every waiter of a pool that is not ready (CMAP-39), and every warm-up.
     pub(super) fn evict_waiters(&mut self) {
-        let kind = match self.state {
-            PoolState::Ready => return,
-            PoolState::Paused => CheckOutErrorKind::PoolCleared { cause: self.paused_by.clone() },
-            PoolState::Closed => CheckOutErrorKind::PoolClosed,
-        };
-        self.fail_waiters(&kind);
+        if let Some(kind) = self.refusal() {
+            self.fail_waiters(&kind);
+        }
+        if let Some(kind) = self.refusal_of_warm_ups() {
+            self.fail_warm_ups(&kind);
+        }
     }
 
     fn fail_waiters(&mut self, kind: &CheckOutErrorKind) {
@@ -125,26 +179,10 @@ impl<C> Pool<C> {
         while let Some(waiter) = self.wait_queue.front() {
             self.fail(waiter, kind.clone());
         }
-        self.evict_warm_ups();
-    }
-
-    /// The work at a connection had been given up, and has ended well all the same.
-    pub(super) fn close_late(&mut self, connection: Handle, socket: C) {
-        let reason = match self.state {
-            PoolState::Closed => ConnectionClosedReason::PoolClosed,
-            PoolState::Paused | PoolState::Ready => ConnectionClosedReason::Stale,
-        };
-        self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
-    }
-
-    pub(super) fn close_available(&mut self) {
-        while let Some(key) = self.connections.available.front() {
-            self.close_connection(key, ConnectionClosedReason::PoolClosed);
-        }
     }
 
     /// Makes all connections stale, closes the available ones and interrupts the rest.
-    pub(super) fn abandon_all(&mut self, cause: &Cause) {
+    fn abandon_all(&mut self, cause: &Cause) {
         let clear = Clear::pool(cause.clone()).interrupting();
         if self.limits.load_balanced {
             let services: alloc::vec::Vec<_> = self.generations.services().map(|(id, _)| id).collect();
@@ -161,7 +199,7 @@ impl<C> Pool<C> {
         // Behind a load balancer and in profile 1.1 the pool stays ready, where `settle` fails no waiter.
         if self.state == PoolState::Ready {
             self.fail_waiters(&CheckOutErrorKind::PoolCleared { cause: cause.clone() });
-            self.clear_warm_ups(cause);
+            self.fail_warm_ups(&WarmUpErrorKind::PoolCleared { cause: cause.clone() });
         }
         self.settle(Due::Queue);
     }

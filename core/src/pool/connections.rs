@@ -8,7 +8,6 @@
 //! its own list of available connections next to it).
 
 mod consistency;
-mod taking;
 
 use alloc::vec::Vec;
 
@@ -18,6 +17,7 @@ use super::generation::{Generation, Generations};
 use super::handle::{ConnectionId, Handle};
 use super::list::{AVAILABLE, Key, Linked, Links, List, NIL, OF_SERVICE};
 use super::state::ConnectionState;
+use crate::options::Limits;
 use crate::service_id::ServiceId;
 use crate::time::Instant;
 
@@ -155,12 +155,12 @@ impl<C> Connections<C> {
     #[inline]
     pub(crate) fn find(&self, handle: Handle) -> Option<Key> {
         let slot = self.slots.get(handle.key as usize)?;
-        (slot.id == handle.id && !matches!(slot.stage, Stage::Closed)).then_some(handle.key)
+        (slot.id == handle.id && !slot.is_vacant()).then_some(handle.key)
     }
 
     /// The slot of the connection with this id, unless it was closed.
     pub(crate) fn search(&self, id: ConnectionId) -> Option<Key> {
-        let is_it = |slot: &Slot<C>| slot.id == id && !matches!(slot.stage, Stage::Closed);
+        let is_it = |slot: &Slot<C>| slot.id == id && !slot.is_vacant();
         (0..).zip(&self.slots).find_map(|(key, slot)| is_it(slot).then_some(key))
     }
 
@@ -201,7 +201,36 @@ impl<C> Connections<C> {
         let slot = self.slot_mut(key);
         slot.service = Some(id);
         slot.generation = generation;
-        self.link_occupied(generations, key);
+        self.link(generations, key);
+    }
+
+    /// An available connection, or the most recently used, is in use from now on; its socket moves out.
+    #[inline(always)]
+    pub(crate) fn take(
+        &mut self,
+        generations: &mut Generations,
+        check_out: Key,
+        chosen: Option<Key>,
+    ) -> Option<(Key, ConnectionId, C)> {
+        let slots = self.slots.as_mut_slice();
+        let key = chosen.or(self.available.back())?;
+        let slot = &mut slots[key as usize];
+        // Test the stage before the links change, so that it need not be loaded again.
+        if !slot.is_available() {
+            return None;
+        }
+        let in_use = Stage::InUse { check_out, perished: None, purpose: Purpose::Other };
+        let Stage::Available { socket, .. } = core::mem::replace(&mut slot.stage, in_use) else { return None };
+        let (id, is_of_service) = (slot.id, slot.service.is_some());
+        match chosen {
+            None => self.available.remove_back(slots, key),
+            Some(_) => self.available.remove_inline(slots, key),
+        }
+        self.in_use += 1;
+        if is_of_service {
+            self.change_service_list(generations, key);
+        }
+        Some((key, id, socket))
     }
 
     /// A connection in use becomes the most recently used available one. Its socket comes with it.
@@ -225,41 +254,37 @@ impl<C> Connections<C> {
 
     /// A pending connection becomes the most recently used available one. Its socket comes with it.
     pub(crate) fn make_available(&mut self, generations: &mut Generations, key: Key, since: Instant, socket: C) {
-        self.unlink(generations, key);
-        self.enter(key, Stage::Available { since, socket });
-        self.link_available(generations, key);
+        let before = self.leave(generations, key);
+        self.enter(key, before.state(), Stage::Available { since, socket });
+        self.link(generations, key);
     }
 
     /// An available connection is checked before its delivery.
     pub(crate) fn begin_check(&mut self, generations: &mut Generations, key: Key) {
-        self.unlink(generations, key);
-        self.convert(key, |socket| Stage::Checking { socket });
-        self.link_occupied(generations, key);
+        self.convert(generations, key, |socket| Stage::Checking { socket });
     }
 
     /// A connection that was checked is alive: it becomes the most recently used available one.
     pub(crate) fn pass_check(&mut self, generations: &mut Generations, key: Key, since: Instant) {
-        self.unlink(generations, key);
-        self.convert(key, |socket| Stage::Available { since, socket });
-        self.link_available(generations, key);
+        self.convert(generations, key, |socket| Stage::Available { since, socket });
     }
 
     /// The driver gets the socket of an available connection, to refresh it.
     pub(crate) fn begin_refresh(&mut self, generations: &mut Generations, key: Key) -> Option<C> {
-        let Stage::Available { since, .. } = self.slot(key).stage else { return None };
-        self.unlink(generations, key);
-        let before = self.enter(key, Stage::Refreshing { since });
-        self.link_occupied(generations, key);
+        let since = self.slot(key).stage.unused_since()?;
+        let before = self.leave(generations, key);
+        self.enter(key, before.state(), Stage::Refreshing { since });
+        self.link(generations, key);
         before.into_socket()
     }
 
     /// A refreshed connection is available again, in its old place among the others: nobody has used it.
     pub(crate) fn end_refresh(&mut self, generations: &mut Generations, key: Key, socket: C) {
         let Stage::Refreshing { since } = self.slot(key).stage else { return };
-        self.unlink(generations, key);
-        self.enter(key, Stage::Available { since, socket });
+        let before = self.leave(generations, key);
+        self.enter(key, before.state(), Stage::Available { since, socket });
         let slots = self.slots.as_mut_slice();
-        let is_later = |slot: &Slot<C>| matches!(slot.stage, Stage::Available { since: other, .. } if other > since);
+        let is_later = |slot: &Slot<C>| slot.stage.unused_since().is_some_and(|other| other > since);
         self.available.insert_in_front_of_first(slots, key, is_later);
         if let Some(service) = slots[key as usize].service.and_then(|id| generations.service_mut(id)) {
             service.available.insert_in_front_of_first(slots, key, is_later);
@@ -304,18 +329,16 @@ impl<C> Connections<C> {
 
     /// The connection leaves the pool; its socket, where it has one, moves out.
     pub(crate) fn close(&mut self, generations: &mut Generations, key: Key) -> Option<C> {
-        self.unlink(generations, key);
-        let before = self.enter(key, Stage::Closed);
+        let before = self.leave(generations, key);
+        debug_assert!(before.state().may_become(ConnectionState::Closed));
         if let Stage::InUse { perished: Some(Perished::Interrupted), .. } = before {
             self.interrupted -= 1;
         }
-        let slot = self.slot_mut(key);
+        let slot = &mut self.slots[key as usize];
         if let Some(id) = slot.service.take() {
             generations.leave(id);
         }
-        let vacant = self.vacant;
-        self.slot_mut(key).links.next = vacant;
-        self.vacant = key;
+        slot.links.next = core::mem::replace(&mut self.vacant, key);
         before.into_socket()
     }
 
@@ -339,35 +362,33 @@ impl<C> Connections<C> {
         }
     }
 
-    /// Enters a new state, keeps the counts right, and returns the state before.
-    fn enter(&mut self, key: Key, stage: Stage<C>) -> Stage<C> {
-        let slot = &mut self.slots[key as usize];
-        let (from, to) = (slot.stage.state(), stage.state());
-        debug_assert!(from.may_become(to), "no transition leads from {from:?} to {to:?}");
-        let before = core::mem::replace(&mut slot.stage, stage);
-        if let Some(count) = self.count(from) {
+    /// Takes a connection out of its lists and counts; returns the stage in which it was. Now it is closed.
+    fn leave(&mut self, generations: &mut Generations, key: Key) -> Stage<C> {
+        self.unlink(generations, key);
+        let before = core::mem::replace(&mut self.slot_mut(key).stage, Stage::Closed);
+        if let Some(count) = self.count(before.state()) {
             *count -= 1;
-        }
-        if let Some(count) = self.count(to) {
-            *count += 1;
         }
         before
     }
 
+    /// A connection that has left the state `from` enters a new one, and its count.
+    fn enter(&mut self, key: Key, from: ConnectionState, stage: Stage<C>) {
+        let to = stage.state();
+        debug_assert!(from.may_become(to), "no transition leads from {from:?} to {to:?}");
+        if let Some(count) = self.count(to) {
+            *count += 1;
+        }
+        self.slot_mut(key).stage = stage;
+    }
+
     /// Enters a new state that keeps the socket.
-    fn convert(&mut self, key: Key, stage: impl FnOnce(C) -> Stage<C>) {
-        let before = core::mem::replace(&mut self.slot_mut(key).stage, Stage::Closed);
-        let state = before.state();
+    fn convert(&mut self, generations: &mut Generations, key: Key, stage: impl FnOnce(C) -> Stage<C>) {
+        let before = self.leave(generations, key);
+        let from = before.state();
         if let Some(socket) = before.into_socket() {
-            let stage = stage(socket);
-            debug_assert!(state.may_become(stage.state()));
-            if let Some(count) = self.count(state) {
-                *count -= 1;
-            }
-            if let Some(count) = self.count(stage.state()) {
-                *count += 1;
-            }
-            self.slot_mut(key).stage = stage;
+            self.enter(key, from, stage(socket));
+            self.link(generations, key);
         }
     }
 
@@ -382,20 +403,23 @@ impl<C> Connections<C> {
         }
     }
 
-    fn link_available(&mut self, generations: &mut Generations, key: Key) {
-        self.available.push_back(&mut self.slots, key);
-        if let Some(id) = self.slot(key).service
-            && let Some(service) = generations.service_mut(id)
-        {
-            service.available.push_back(&mut self.slots, key);
+    /// Puts a connection into the lists that its state puts it in.
+    fn link(&mut self, generations: &mut Generations, key: Key) {
+        if self.slot(key).is_available() {
+            self.available.push_back(&mut self.slots, key);
+        }
+        if let Some(list) = self.slot(key).service_list(generations) {
+            list.push_back(&mut self.slots, key);
         }
     }
 
-    fn link_occupied(&mut self, generations: &mut Generations, key: Key) {
-        if let Some(id) = self.slot(key).service
-            && let Some(service) = generations.service_mut(id)
-        {
-            service.occupied.push_back(&mut self.slots, key);
+    /// Takes a connection out of the lists that its state puts it in.
+    fn unlink(&mut self, generations: &mut Generations, key: Key) {
+        if self.slot(key).is_available() {
+            self.available.remove(&mut self.slots, key);
+        }
+        if let Some(list) = self.slot(key).service_list(generations) {
+            list.remove(&mut self.slots, key);
         }
     }
 
@@ -403,36 +427,15 @@ impl<C> Connections<C> {
     #[cold]
     fn change_service_list(&mut self, generations: &mut Generations, key: Key) {
         let Some(service) = self.slot(key).service.and_then(|id| generations.service_mut(id)) else { return };
-        if self.slot(key).is_available() {
-            service.occupied.remove(&mut self.slots, key);
-            service.available.push_back(&mut self.slots, key);
+        let (from, to) = if self.slot(key).is_available() {
+            (&mut service.occupied, &mut service.available)
         } else {
-            service.available.remove(&mut self.slots, key);
-            service.occupied.push_back(&mut self.slots, key);
-        }
+            (&mut service.available, &mut service.occupied)
+        };
+        from.remove(&mut self.slots, key);
+        to.push_back(&mut self.slots, key);
     }
 
-    /// Takes a connection out of the lists that its state puts it in.
-    fn unlink(&mut self, generations: &mut Generations, key: Key) {
-        let slot = self.slot(key);
-        let (is_available, is_occupied) = (slot.is_available(), slot.is_occupied());
-        let service = slot.service;
-        if is_available {
-            self.available.remove(&mut self.slots, key);
-        }
-        if let Some(id) = service
-            && let Some(service) = generations.service_mut(id)
-        {
-            if is_available {
-                service.available.remove(&mut self.slots, key);
-            } else if is_occupied {
-                service.occupied.remove(&mut self.slots, key);
-            }
-        }
-    }
-}
-
-impl<C> Connections<C> {
     /// A copy without the sockets.
     pub(super) fn snapshot(&self) -> Connections<()> {
         Connections {
@@ -471,8 +474,22 @@ impl<C> Slot<C> {
         }
     }
 
+    /// Whether it is available, and can be delivered at `now` as it is.
     #[inline(always)]
-    fn is_available(&self) -> bool {
+    pub(super) fn is_deliverable(&self, now: Instant, generations: &Generations, limits: &Limits) -> bool {
+        let Stage::Available { since, .. } = self.stage else { return false };
+        let idle_time = now.nanos_since(since);
+        !generations.is_stale(self.generation, self.service.as_ref())
+            && idle_time <= limits.max_idle
+            && idle_time <= limits.check_after_idle
+    }
+
+    fn is_vacant(&self) -> bool {
+        matches!(self.stage, Stage::Closed)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_available(&self) -> bool {
         matches!(self.stage, Stage::Available { .. })
     }
 
@@ -483,6 +500,15 @@ impl<C> Slot<C> {
             Stage::InUse { perished, .. } => perished != Some(Perished::Interrupted),
             Stage::Closed | Stage::Available { .. } => false,
         }
+    }
+
+    /// The list of its service's connections that its state puts it in.
+    fn service_list<'a>(&self, generations: &'a mut Generations) -> Option<&'a mut List<OF_SERVICE>> {
+        let service = generations.service_mut(self.service?)?;
+        if self.is_available() {
+            return Some(&mut service.available);
+        }
+        self.is_occupied().then_some(&mut service.occupied)
     }
 }
 
@@ -496,6 +522,26 @@ impl<C> Stage<C> {
             Self::Refreshing { .. } => ConnectionState::Refreshing,
             Self::InUse { .. } => ConnectionState::InUse,
         }
+    }
+
+    /// Since when the connection has been without use; `None` if it is in use, or being established or checked.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        match *self {
+            Self::Available { since, .. } | Self::Refreshing { since } => Some(since),
+            Self::Closed | Self::Pending { .. } | Self::Checking { .. } | Self::InUse { .. } => None,
+        }
+    }
+
+    /// The check-out that waits for the connection to be established, if one does.
+    pub(super) fn origin(&self) -> Option<Key> {
+        let Self::Pending { origin, .. } = *self else { return None };
+        origin
+    }
+
+    /// The check-out that has the connection, if it is in use.
+    pub(super) fn user(&self) -> Option<Key> {
+        let Self::InUse { check_out, .. } = *self else { return None };
+        Some(check_out)
     }
 
     fn into_socket(self) -> Option<C> {

@@ -8,7 +8,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::event::CheckOutFailedReason;
+use super::output::CheckOutFailedReason;
 use super::{ConnectionId, Counts, HeldBy, InUseBy, WaitBound};
 use crate::ErrorChain;
 use crate::address::ServerAddress;
@@ -319,24 +319,29 @@ pub struct WarmUpError {
 }
 
 /// Why a warm-up ended early.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum WarmUpErrorKind {
     /// maxPoolSize is smaller than what it asked for.
+    #[error("The warm-up asks for more connections than maxPoolSize ({max_pool_size}) allows")]
     BeyondMaxPoolSize {
         /// maxPoolSize.
         max_pool_size: u32,
     },
     /// A connection could not be established.
+    #[error("The warm-up ended because a connection could not be established")]
     Establish(Arc<EstablishError>),
     /// The pool is paused, or was cleared meanwhile.
+    #[error("The warm-up ended because the pool is paused or was cleared")]
     PoolCleared {
         /// What cleared the pool.
         cause: Cause,
     },
     /// The pool is closed.
+    #[error("The warm-up ended because the pool is closed")]
     PoolClosed,
     /// The caller gave up, because its time was up.
+    #[error("The warm-up took longer than it was allowed to")]
     GivenUp,
 }
 
@@ -354,21 +359,8 @@ impl WarmUpErrorKind {
 
 impl fmt::Display for WarmUpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            WarmUpErrorKind::BeyondMaxPoolSize { max_pool_size } => {
-                write!(f, "The warm-up asks for more connections than maxPoolSize ({max_pool_size}) allows")?;
-            }
-            WarmUpErrorKind::Establish(_) => {
-                f.write_str("The warm-up ended because a connection could not be established")?;
-            }
-            WarmUpErrorKind::PoolCleared { .. } => {
-                f.write_str("The warm-up ended because the pool is paused or was cleared")?;
-            }
-            WarmUpErrorKind::PoolClosed => f.write_str("The warm-up ended because the pool is closed")?,
-            WarmUpErrorKind::GivenUp => f.write_str("The warm-up took longer than it was allowed to")?,
-        }
         let Self { kind, address, established, wanted } = self;
-        write!(f, " ({address}; {established} of {wanted} connections are established); {}", kind.advice())
+        write!(f, "{kind} ({address}; {established} of {wanted} connections are established); {}", kind.advice())
     }
 }
 

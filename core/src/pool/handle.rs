@@ -108,9 +108,52 @@ impl Handle {
 }
 
 /// The upper and the lower half of a number.
-pub(super) fn halves(bits: u64) -> (u32, u32) {
+fn halves(bits: u64) -> (u32, u32) {
     let [a, b, c, d, e, f, g, h] = bits.to_be_bytes();
     (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+}
+
+/// One check-out; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CheckOutId {
+    pub(crate) sequence: u64,
+    pub(crate) key: Key,
+    pub(crate) pool: PoolId,
+}
+
+/// What the bits of a check-out begin with, so that those of a connection are not taken for one.
+const CHECK_OUT: u32 = 0x6f75_7400;
+
+impl CheckOutId {
+    /// The check-out as numbers, for a caller that cannot keep it as it is.
+    pub fn to_bits(self) -> [u64; 3] {
+        let PoolId { digest, slot } = self.pool;
+        [self.sequence, u64::from(self.key) << 32 | u64::from(slot), u64::from(CHECK_OUT) << 32 | u64::from(digest)]
+    }
+
+    /// The check-out of these [numbers](Self::to_bits); `None` if they are none. Numbers that nobody was given name no check-out,
+    /// and are refused by every call.
+    pub fn from_bits([sequence, place, pool]: [u64; 3]) -> Option<Self> {
+        let ((key, slot), (kind, digest)) = (halves(place), halves(pool));
+        (kind == CHECK_OUT).then_some(Self { sequence, key, pool: PoolId { digest, slot } })
+    }
+
+    /// A small number that no other check-out has before this one has ended, by its failure or by the check-in of its
+    /// connection: callers can index their own table of waiters by it.
+    pub fn index(self) -> usize {
+        self.key as usize
+    }
+
+    /// A small number of its server among those of a topology, which no other server has before this one was drained.
+    pub fn server_index(self) -> usize {
+        self.pool.slot as usize
+    }
+
+    /// Where the topology keeps the server of the check-out's pool.
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.pool.slot
+    }
 }
 
 impl WarmUpId {

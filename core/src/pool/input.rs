@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{ApiMisuse, Cause};
 use super::handle::Handle;
-use super::wait_queue::{Cancellation, CheckOutId, CheckOutRequest};
 use super::{AffinityKey, CheckedIn, Delivery, Pool, Purpose, Refused, WarmUpError, WarmUpId};
+use super::{Cancellation, CheckOutId, CheckOutRequest};
 use crate::connection::EstablishError;
 use crate::options::{PoolLimits, PoolOptionsError};
 use crate::service_id::ServiceId;

@@ -5,6 +5,8 @@
 //! entries themselves, and a list is two keys and a length. An entry has one [`Links`] for each list it can be in at
 //! the same time; the `ROLE` of a list says which of them it uses.
 
+use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 /// The role of the list of available connections.
@@ -42,14 +44,13 @@ pub(crate) struct List<const ROLE: usize> {
     len: u32,
 }
 
-impl Links {
-    pub(crate) const UNLINKED: Self = Self { previous: NIL, next: NIL };
+/// The finding of a check: that `problem` is there, unless what it looked at `is_right`.
+pub(super) fn ensure(is_right: bool, problem: &'static str) -> Result<(), &'static str> {
+    if is_right { Ok(()) } else { Err(problem) }
 }
 
-impl Default for Links {
-    fn default() -> Self {
-        Self::UNLINKED
-    }
+impl Links {
+    pub(crate) const UNLINKED: Self = Self { previous: NIL, next: NIL };
 }
 
 impl<const ROLE: usize> Default for List<ROLE> {
@@ -121,17 +122,6 @@ impl<const ROLE: usize> List<ROLE> {
         self.len -= 1;
     }
 
-    /// Adds an entry that is in no list of this role, in front of the member `next`.
-    fn insert_before<N: Linked<ROLE>>(&mut self, arena: &mut [N], next: Key, key: Key) {
-        let previous = core::mem::replace(&mut arena[next as usize].links_mut().previous, key);
-        *arena[key as usize].links_mut() = Links { previous, next };
-        match previous {
-            NIL => self.front = key,
-            previous => arena[previous as usize].links_mut().next = key,
-        }
-        self.len += 1;
-    }
-
     /// Adds an entry that is in no list of this role, in front of the first member that `is_behind` holds for, or at the
     /// back.
     pub(crate) fn insert_in_front_of_first<N: Linked<ROLE>>(
@@ -144,10 +134,16 @@ impl<const ROLE: usize> List<ROLE> {
         while next != NIL && !is_behind(&arena[next as usize]) {
             next = arena[next as usize].links().next;
         }
-        match next {
-            NIL => self.push_back(arena, key),
-            next => self.insert_before(arena, next, key),
+        if next == NIL {
+            return self.push_back(arena, key);
         }
+        let previous = core::mem::replace(&mut arena[next as usize].links_mut().previous, key);
+        *arena[key as usize].links_mut() = Links { previous, next };
+        match previous {
+            NIL => self.front = key,
+            previous => arena[previous as usize].links_mut().next = key,
+        }
+        self.len += 1;
     }
 
     /// The member in front of `key`.
@@ -162,24 +158,24 @@ impl<const ROLE: usize> List<ROLE> {
         (next != NIL).then_some(next)
     }
 
+    /// The members from front to back.
+    pub(crate) fn iter<N: Linked<ROLE>>(self, arena: &[N]) -> impl Iterator<Item = Key> {
+        core::iter::successors(self.front(), move |&key| self.next(arena, key))
+    }
+
     /// The members from front to back; ends early where the links are broken (a restored state may contradict itself).
-    pub(crate) fn check<N: Linked<ROLE>>(&self, arena: &[N]) -> Result<alloc::vec::Vec<Key>, &'static str> {
-        let mut members = alloc::vec::Vec::new();
+    pub(crate) fn check<N: Linked<ROLE>>(&self, arena: &[N]) -> Result<Vec<Key>, &'static str> {
+        let mut members = Vec::new();
         let (mut previous, mut key) = (NIL, self.front);
         while key != NIL {
             let entry = arena.get(key as usize).ok_or("a link leads out of the arena")?;
-            if entry.links().previous != previous {
-                return Err("a link does not lead back");
-            }
+            ensure(entry.links().previous == previous, "a link does not lead back")?;
             members.push(key);
-            if members.len() > self.len as usize {
-                return Err("a list is longer than it says");
-            }
+            ensure(members.len() <= self.len as usize, "a list is longer than it says")?;
             (previous, key) = (key, entry.links().next);
         }
-        if previous != self.back || members.len() != self.len as usize {
-            return Err("a list ends before its end");
-        }
+        let is_whole = previous == self.back && members.len() == self.len as usize;
+        ensure(is_whole, "a list ends before its end")?;
         Ok(members)
     }
 }
@@ -187,7 +183,6 @@ impl<const ROLE: usize> List<ROLE> {
 #[cfg(test)]
 mod tests {
     use alloc::vec;
-    use alloc::vec::Vec;
 
     use super::*;
 

@@ -8,6 +8,11 @@
 //!
 //! The ends of lives that are ahead, and those of available connections that wait for their replacement, are kept in
 //! order. A connection whose end passes while it is in use leaves that order, and joins it again when it comes back.
+//!
+//! A **new credential** ends lives, too, without a clear. Connections keep the credential with which they were established. When that is
+//! replaced, those that exist are outdated: by their ids, because later ones have later ids. They retire as above. One that is being
+//! established serves the next waiter, and retires at its check-in. Where the server refuses it because of the old credential, that speaks
+//! neither against the server nor against the caller: another connection takes its place.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -16,13 +21,11 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Pool;
-use super::connections::Stage;
-use super::event::ConnectionClosedReason;
+use super::connections::{Slot, Stage};
 use super::list::Key;
 use super::settle::Due;
-use super::state::PoolState;
 use super::timer::{Timeout, TimeoutReason};
+use super::{ConnectionClosedReason, ConnectionId, Pool, PoolState};
 use crate::options::Limits;
 use crate::time::{Instant, nanos};
 
@@ -180,7 +183,7 @@ impl<C> Pool<C> {
         }
         let (mut next, before) = (None, self.connections.total());
         while let Some(End { at, key }) = self.next_end(next).filter(|end| end.at <= self.now) {
-            if !self.is_available_at(key) {
+            if !self.connections.is_available(key) {
                 self.take_end(key);
             } else if self.may_retire() {
                 let reason = self.perished(key).unwrap_or(ConnectionClosedReason::Idle);
@@ -196,7 +199,7 @@ impl<C> Pool<C> {
     /// When the next life ends.
     pub(super) fn retirement_timeout(&self) -> Option<Timeout> {
         let retirement = self.retirement.as_ref().filter(|_| self.state == PoolState::Ready)?;
-        let is_due = |end: &&End| end.at > self.now || (self.is_available_at(end.key) && self.may_retire());
+        let is_due = |end: &&End| end.at > self.now || (self.connections.is_available(end.key) && self.may_retire());
         let next = retirement.ends.iter().find(is_due)?;
         Some(Timeout { at: next.at.max(self.now), reason: TimeoutReason::Retire })
     }
@@ -205,7 +208,7 @@ impl<C> Pool<C> {
     pub(super) fn wants_replacement(&self) -> bool {
         self.retirement.as_ref().is_some_and(|retirement| {
             let mut over = retirement.ends.iter().take_while(|end| end.at <= self.now);
-            over.any(|end| self.is_available_at(end.key))
+            over.any(|end| self.connections.is_available(end.key))
         })
     }
 
@@ -218,8 +221,7 @@ impl<C> Pool<C> {
                     slot.is_some_and(|slot| !matches!(slot.stage, Stage::Closed | Stage::Pending { .. }));
                 is_established && retirement.life(end.key).ends_at == end.at
             };
-            let available =
-                (0..).zip(&self.connections.slots).filter(|(_, slot)| matches!(slot.stage, Stage::Available { .. }));
+            let available = (0..).zip(&self.connections.slots).filter(|(_, slot)| slot.is_available());
             let mut ends = available.map(|(key, _)| End { at: retirement.life(key).ends_at, key });
             let finite = retirement.lives.iter().filter(|life| life.is_finite()).count();
             finite == retirement.finite as usize
@@ -253,7 +255,40 @@ impl<C> Pool<C> {
         }
     }
 
-    fn is_available_at(&self, key: Key) -> bool {
-        matches!(self.connections.slot(key).stage, Stage::Available { .. })
+    /// The driver establishes connections with another credential from now on: all that exist retire. Tell the
+    /// pool after the driver has changed. A population that has failed goes on, because the old one may be why.
+    pub fn renew_credential(&mut self, now: Instant) {
+        self.advance(now);
+        self.outdate_connections();
+        self.retire_outdated(now);
+    }
+
+    /// The connections that exist have an old credential.
+    pub(crate) fn outdate_connections(&mut self) {
+        if self.state != PoolState::Closed {
+            self.outdated_until = ConnectionId(self.connections.created());
+        }
+    }
+
+    /// Retires the connections that have an old credential, and goes on with a population that may have failed because of it.
+    pub(crate) fn retire_outdated(&mut self, now: Instant) {
+        if self.state != PoolState::Closed {
+            self.replace_connections(now, Duration::ZERO);
+            if core::mem::take(&mut self.population_failed) {
+                self.settle(Due::Permit);
+            }
+        }
+    }
+
+    /// Connections whose credential has been replaced since, those that are being established included. At zero the old
+    /// credential may be revoked.
+    pub fn outdated(&self) -> u32 {
+        let is_outdated = |slot: &&Slot<C>| slot.id <= self.outdated_until && !matches!(slot.stage, Stage::Closed);
+        let outdated = self.connections.slots.iter().filter(is_outdated).count();
+        u32::try_from(outdated).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn is_outdated(&self, key: Key) -> bool {
+        self.connections.slot(key).id <= self.outdated_until
     }
 }

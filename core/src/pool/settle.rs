@@ -1,4 +1,4 @@
-//! What follows from a call, in one order.
+//! What follows from a call, in one order, and which available connection serves next.
 //!
 //! A call first fails the check-outs whose time is up. Then it does what its caller said, and nothing that follows from that. Then it
 //! settles. Nothing else serves a check-out, creates a connection, or closes one that nobody needs; but for the fast path, which does in
@@ -18,10 +18,13 @@
 //!
 //! Afterwards either no check-out waits, or the only available connections are being checked for waiters or held for keys, and then there is no
 //! permit, no room, or a pending connection for each waiter.
+//!
+//! The list of available connections is in the order of their return whatever the option `reuse` says, so maintenance still closes the
+//! least recently used.
 
-use super::Pool;
 use super::list::Key;
-use super::state::PoolState;
+use super::{Pool, PoolState};
+use crate::options::Reuse;
 
 /// What a call may have made due, besides what the queue waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +101,8 @@ impl<C> Pool<C> {
     /// The origin of each is the longest waiter without one. Where backoff or rate hold connections back, each waiter had a right to one when it
     /// arrived, whatever is pending now.
     fn create_for_waiters(&mut self, mut due: Due) {
-        while self.may_create()
-            && let Some(origin) = self.wait_queue.next_origin()
+        while let Some(origin) = self.wait_queue.next_origin()
+            && self.may_create()
         {
             let pending = if due == Due::Arrival || self.is_restrained() { 0 } else { self.connections.pending };
             if self.wait_queue.len() <= pending + self.checks() {
@@ -115,5 +118,58 @@ impl<C> Pool<C> {
         self.leave_queue(head);
         self.bind(connection, head);
         self.deliver(connection, head);
+    }
+
+    /// Whether the most recently used connection serves an arrival, unless some are under suspicion.
+    #[inline(always)]
+    pub(super) fn serves_most_recent(&self) -> bool {
+        matches!(self.limits.reuse, Reuse::Lifo) && self.affinity.is_none()
+    }
+
+    /// The available connection for the head of the queue, after closing those that perished (CMAP-26).
+    pub(super) fn next_usable(&mut self) -> Option<Key> {
+        while let Some(key) = self.next_available() {
+            match self.perished(key) {
+                None => return Some(key),
+                Some(reason) => self.close_connection(key, reason),
+            }
+        }
+        None
+    }
+
+    /// The available connection for the head of the queue.
+    pub(super) fn next_available(&self) -> Option<Key> {
+        if self.affinity.is_some() {
+            return self.next_for_head();
+        }
+        match self.limits.reuse {
+            Reuse::Lifo => self.connections.available.back(),
+            Reuse::Fifo => self.connections.available.front(),
+        }
+    }
+
+    /// The available connection that is next by the option `reuse`, of those that are not held for their keys.
+    pub(super) fn next_free(&self) -> Option<Key> {
+        match self.limits.reuse {
+            Reuse::Lifo => self.most_recent_free(),
+            Reuse::Fifo => self.connections.least_recent_first(|key| !self.is_kept(key)).next(),
+        }
+    }
+
+    /// The most recently used connection that any waiter may take, if it needs no check. Where less recently used ones come first and a
+    /// check runs for each waiter, it must not lie idle: one that was just established has its origin no more.
+    pub(super) fn proven_at_once(&self) -> Option<Key> {
+        let most_recent = self.most_recent_free()?;
+        self.is_usable(most_recent).then_some(most_recent)
+    }
+
+    /// Whether an available connection can be delivered as it is.
+    pub(super) fn is_usable(&self, key: Key) -> bool {
+        self.perished(key).is_none() && !self.needs_check(key)
+    }
+
+    /// Whether an available connection has shown no sign of life for so long that it has to be checked first.
+    pub(super) fn needs_check(&self, key: Key) -> bool {
+        self.unproven_time(key) > self.limits.check_after_idle || self.is_suspect(key)
     }
 }

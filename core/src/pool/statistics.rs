@@ -1,8 +1,13 @@
-//! How long check-outs wait, establishments take, connections are used and lie idle.
+//! What a pool has done: counts, totals and high-water marks, and how long check-outs wait, establishments and their phases take,
+//! connections are used and lie idle.
 //!
 //! The state has it all: an entry of the wait queue knows when its check-out began and when its use did, a connection since when
 //! it has been available. So a duration is recorded where the state changes that it belongs to, and nothing is noted for it.
 //! Nobody who listens to events is needed, and none can be missed.
+//!
+//! A pool sees the creation of a connection and its end; what goes on in between is the driver's. So the driver measures the phases
+//! and hands them in with the connection. A topology has one set of their histograms for all its pools, so that they take
+//! little memory.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -10,12 +15,96 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::connections::Stage;
 use super::list::Key;
-use super::phases::PhaseDurations;
-use super::{ClosedTotals, FailedTotals, Pool, Stats};
+use super::output::{CheckOutFailedReason, ConnectionClosedReason};
+use super::{Handle, Pool};
+use crate::connection::Phase;
 use crate::statistics::Histogram;
 use crate::time::Instant;
+
+/// A pool's connections by state (CMAP-12), and its waiters, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Being established.
+    pub pending: u32,
+    /// Established and not in use; those being checked before their delivery, or refreshed, included.
+    pub available: u32,
+    /// Checked out.
+    pub in_use: u32,
+    /// Check-outs that wait.
+    pub waiting: u32,
+}
+
+/// A snapshot of the pool: [`Counts`] now, high-water marks, and totals since its creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Now.
+    pub counts: Counts,
+    /// The highest number of each, not necessarily at the same time.
+    pub high_water: Counts,
+    /// The highest number of connections.
+    pub high_water_total: u32,
+    /// Connections created.
+    pub created: u64,
+    /// Connections established.
+    pub established: u64,
+    /// Connections closed, by reason.
+    pub closed: ClosedTotals,
+    /// Check-outs started.
+    pub check_outs_started: u64,
+    /// Check-outs that got a connection.
+    pub checked_out: u64,
+    /// Check-outs that failed, by reason; cancelled ones included.
+    pub check_outs_failed: FailedTotals,
+    /// Check-outs that their callers cancelled.
+    pub cancelled: u64,
+    /// Connections checked in.
+    pub checked_in: u64,
+    /// Times that the pool, or a service's part of it, was cleared.
+    pub cleared: u64,
+}
+
+/// What is counted as it happens; the rest of [`Stats`] follows from the state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Totals {
+    pub(crate) high_water: Counts,
+    pub(crate) high_water_total: u32,
+    pub(crate) established: u64,
+    pub(crate) closed: ClosedTotals,
+    pub(crate) check_outs_failed: FailedTotals,
+    pub(crate) cancelled: u64,
+    pub(crate) cleared: u64,
+}
+
+/// Connections closed, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ClosedTotals {
+    /// The pool had been cleared.
+    pub stale: u64,
+    /// Available for longer than maxIdleTimeMS.
+    pub idle: u64,
+    /// Establishing or using it failed.
+    pub error: u64,
+    /// The pool was closed.
+    pub pool_closed: u64,
+    /// There were more than the limits allow.
+    pub surplus: u64,
+}
+
+/// Check-outs that failed, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FailedTotals {
+    /// The pool was closed.
+    pub pool_closed: u64,
+    /// Time was up.
+    pub timeout: u64,
+    /// Anything else.
+    pub connection_error: u64,
+}
 
 /// What a pool has done over a period: its counts and totals and, where they are [recorded](Pool::record_durations), how long
 /// all of it took.
@@ -52,25 +141,22 @@ pub struct Durations {
 /// Pools of one topology that have histograms: those in its first places, so that all of them together have a limit.
 const MOST: u32 = 4;
 
-impl Durations {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.add_phases(other.phases.as_deref());
-        let Self { wait, establishment, phases: _, in_use, idle } = self;
-        wait.add(&other.wait);
-        establishment.add(&other.establishment);
-        in_use.add(&other.in_use);
-        idle.add(&other.idle);
-    }
+/// How long the phases of one establishment took; those that it had none of are left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseTimes([Option<Duration>; 4]);
 
-    fn since(&self, earlier: &Self) -> Self {
-        Self {
-            wait: self.wait.since(&earlier.wait),
-            establishment: self.establishment.since(&earlier.establishment),
-            phases: self.phases_since(earlier),
-            in_use: self.in_use.since(&earlier.in_use),
-            idle: self.idle.since(&earlier.idle),
-        }
-    }
+/// How long the phases of establishments took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PhaseDurations {
+    /// Until there was a socket: the host's name, the proxy and the connection together.
+    pub connect: Histogram,
+    /// The TLS handshake, where there was one.
+    pub tls: Histogram,
+    /// The first hello.
+    pub hello: Histogram,
+    /// Authentication, where there was one, with the derivation of keys.
+    pub authenticate: Histogram,
 }
 
 impl Statistics {
@@ -93,33 +179,189 @@ impl Statistics {
 }
 
 impl Stats {
+    /// What has happened in a pool that is gone: its high-water marks say nothing of what is there.
+    pub(crate) fn without_marks(self) -> Self {
+        Self { counts: Counts::default(), high_water: Counts::default(), high_water_total: 0, ..self }
+    }
+
+    /// Those of two pools together. High-water marks are added, though the pools may not have reached them at the same time.
+    #[must_use]
+    pub fn merge(self, other: Self) -> Self {
+        Self {
+            counts: self.counts.merge(other.counts),
+            high_water: self.high_water.merge(other.high_water),
+            high_water_total: self.high_water_total.saturating_add(other.high_water_total),
+            ..self.with_totals(&other, u64::saturating_add)
+        }
+    }
+
     /// The totals of the time after `earlier`. Counts and high-water marks stay.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let (closed, failed) = (&self.closed, &self.check_outs_failed);
+        self.with_totals(earlier, u64::saturating_sub)
+    }
+
+    /// Each total combined with the `other` one. Counts and high-water marks stay.
+    fn with_totals(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
         Self {
             counts: self.counts,
             high_water: self.high_water,
             high_water_total: self.high_water_total,
-            created: self.created.saturating_sub(earlier.created),
-            established: self.established.saturating_sub(earlier.established),
-            closed: ClosedTotals {
-                stale: closed.stale.saturating_sub(earlier.closed.stale),
-                idle: closed.idle.saturating_sub(earlier.closed.idle),
-                error: closed.error.saturating_sub(earlier.closed.error),
-                pool_closed: closed.pool_closed.saturating_sub(earlier.closed.pool_closed),
-                surplus: closed.surplus.saturating_sub(earlier.closed.surplus),
-            },
-            check_outs_started: self.check_outs_started.saturating_sub(earlier.check_outs_started),
-            checked_out: self.checked_out.saturating_sub(earlier.checked_out),
-            check_outs_failed: FailedTotals {
-                pool_closed: failed.pool_closed.saturating_sub(earlier.check_outs_failed.pool_closed),
-                timeout: failed.timeout.saturating_sub(earlier.check_outs_failed.timeout),
-                connection_error: failed.connection_error.saturating_sub(earlier.check_outs_failed.connection_error),
-            },
-            cancelled: self.cancelled.saturating_sub(earlier.cancelled),
-            checked_in: self.checked_in.saturating_sub(earlier.checked_in),
-            cleared: self.cleared.saturating_sub(earlier.cleared),
+            created: combine(self.created, other.created),
+            established: combine(self.established, other.established),
+            closed: self.closed.with(other.closed, combine),
+            check_outs_started: combine(self.check_outs_started, other.check_outs_started),
+            checked_out: combine(self.checked_out, other.checked_out),
+            check_outs_failed: self.check_outs_failed.with(other.check_outs_failed, combine),
+            cancelled: combine(self.cancelled, other.cancelled),
+            checked_in: combine(self.checked_in, other.checked_in),
+            cleared: combine(self.cleared, other.cleared),
+        }
+    }
+}
+
+impl Counts {
+    fn merge(self, other: Self) -> Self {
+        Self {
+            pending: self.pending.saturating_add(other.pending),
+            available: self.available.saturating_add(other.available),
+            in_use: self.in_use.saturating_add(other.in_use),
+            waiting: self.waiting.saturating_add(other.waiting),
+        }
+    }
+
+    /// Connections in all (CMAP-12).
+    pub fn total(&self) -> u32 {
+        self.pending.saturating_add(self.available).saturating_add(self.in_use)
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pending, available, in_use, waiting } = self;
+        write!(f, "{in_use} in use, {available} available, {pending} pending, {waiting} waiting")
+    }
+}
+
+impl ClosedTotals {
+    fn with(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
+        Self {
+            stale: combine(self.stale, other.stale),
+            idle: combine(self.idle, other.idle),
+            error: combine(self.error, other.error),
+            pool_closed: combine(self.pool_closed, other.pool_closed),
+            surplus: combine(self.surplus, other.surplus),
+        }
+    }
+
+    /// All together.
+    pub fn total(&self) -> u64 {
+        let Self { stale, idle, error, pool_closed, surplus } = *self;
+        [stale, idle, error, pool_closed, surplus].into_iter().fold(0, u64::saturating_add)
+    }
+
+    pub(crate) fn count(&mut self, reason: ConnectionClosedReason) {
+        match reason {
+            ConnectionClosedReason::Stale => self.stale = self.stale.saturating_add(1),
+            ConnectionClosedReason::Idle => self.idle = self.idle.saturating_add(1),
+            ConnectionClosedReason::Error => self.error = self.error.saturating_add(1),
+            ConnectionClosedReason::PoolClosed => self.pool_closed = self.pool_closed.saturating_add(1),
+            ConnectionClosedReason::Surplus => self.surplus = self.surplus.saturating_add(1),
+        }
+    }
+}
+
+impl FailedTotals {
+    fn with(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
+        Self {
+            pool_closed: combine(self.pool_closed, other.pool_closed),
+            timeout: combine(self.timeout, other.timeout),
+            connection_error: combine(self.connection_error, other.connection_error),
+        }
+    }
+
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.pool_closed.saturating_add(self.timeout).saturating_add(self.connection_error)
+    }
+
+    pub(crate) fn count(&mut self, reason: CheckOutFailedReason) {
+        match reason {
+            CheckOutFailedReason::PoolClosed => self.pool_closed = self.pool_closed.saturating_add(1),
+            CheckOutFailedReason::Timeout => self.timeout = self.timeout.saturating_add(1),
+            CheckOutFailedReason::ConnectionError => self.connection_error = self.connection_error.saturating_add(1),
+        }
+    }
+}
+
+impl Durations {
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self { wait, establishment, phases, in_use, idle } = other;
+        self.wait.add(wait);
+        self.establishment.add(establishment);
+        if let Some(phases) = phases {
+            self.phases.get_or_insert_default().add(phases);
+        }
+        self.in_use.add(in_use);
+        self.idle.add(idle);
+    }
+
+    pub(crate) fn record_phases(&mut self, times: &PhaseTimes) {
+        self.phases.get_or_insert_default().record(times);
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        let phases = match (&self.phases, &earlier.phases) {
+            (Some(later), Some(earlier)) => Some(Box::new(later.since(earlier))),
+            (later, _) => later.clone(),
+        };
+        Self {
+            wait: self.wait.since(&earlier.wait),
+            establishment: self.establishment.since(&earlier.establishment),
+            phases,
+            in_use: self.in_use.since(&earlier.in_use),
+            idle: self.idle.since(&earlier.idle),
+        }
+    }
+}
+
+impl PhaseTimes {
+    /// Adds a part of a phase.
+    pub fn add(&mut self, phase: Phase, took: Duration) {
+        let Self([connect, tls, hello, authenticate]) = self;
+        let all = match phase {
+            // What comes before there is a socket is one to those who wait.
+            Phase::Resolve | Phase::Proxy | Phase::Connect => connect,
+            Phase::Tls => tls,
+            Phase::Hello => hello,
+            Phase::Authenticate => authenticate,
+        };
+        *all = Some(all.unwrap_or_default().saturating_add(took));
+    }
+}
+
+impl PhaseDurations {
+    fn record(&mut self, times: &PhaseTimes) {
+        let Self { connect, tls, hello, authenticate } = self;
+        for (histogram, took) in [connect, tls, hello, authenticate].into_iter().zip(times.0) {
+            took.into_iter().for_each(|took| histogram.record(took));
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        let Self { connect, tls, hello, authenticate } = self;
+        connect.add(&other.connect);
+        tls.add(&other.tls);
+        hello.add(&other.hello);
+        authenticate.add(&other.authenticate);
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self {
+            connect: self.connect.since(&earlier.connect),
+            tls: self.tls.since(&earlier.tls),
+            hello: self.hello.since(&earlier.hello),
+            authenticate: self.authenticate.since(&earlier.authenticate),
         }
     }
 }
@@ -146,6 +388,17 @@ impl<C> Pool<C> {
         (self.limits.min_pool_size, (max != u32::MAX).then_some(max))
     }
 
+    /// Records how long the phases of an establishment took that has ended well. Call it before
+    /// [`handle_established`](Self::handle_established). Nothing happens where durations are [not
+    /// recorded](Self::record_durations), or if the connection is not this pool's.
+    pub fn note_phases(&mut self, connection: Handle, times: &PhaseTimes) {
+        if connection.pool == self.id
+            && let Some(durations) = &mut self.durations
+        {
+            durations.record_phases(times);
+        }
+    }
+
     pub(crate) fn durations(&self) -> Option<&Durations> {
         self.durations.as_deref()
     }
@@ -162,7 +415,7 @@ impl<C> Pool<C> {
     #[inline]
     pub(super) fn record_idle(&mut self, connection: Key) {
         if let Some(durations) = &mut self.durations
-            && let Stage::Available { since, .. } = self.connections.slot(connection).stage
+            && let Some(since) = self.connections.slot(connection).stage.unused_since()
             && since < self.now
         {
             durations.idle.record_nanos(self.now.nanos_since(since));
@@ -173,9 +426,9 @@ impl<C> Pool<C> {
     #[inline]
     pub(super) fn record_use(&mut self, connection: Key) {
         if let Some(durations) = &mut self.durations
-            && let Stage::InUse { check_out, .. } = self.connections.slot(connection).stage
+            && let Some(check_out) = self.connections.slot(connection).stage.user()
         {
-            durations.in_use.record_nanos(self.now.nanos_since(self.wait_queue.in_use_since(check_out)));
+            durations.in_use.record_nanos(self.now.nanos_since(self.wait_queue.started_at(check_out)));
         }
     }
 
@@ -209,5 +462,49 @@ impl fmt::Display for Durations {
         phases.iter().try_for_each(|phases| write!(f, "{phases}"))?;
         writeln!(f, "in use         {in_use}")?;
         writeln!(f, "idle           {idle}")
+    }
+}
+
+impl fmt::Display for PhaseDurations {
+    /// A line for each phase that there was.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { connect, tls, hello, authenticate } = self;
+        let lines =
+            [("  connect", connect), ("  TLS", tls), ("  hello", hello), ("  authenticate", authenticate)].into_iter();
+        lines
+            .filter(|(_, histogram)| histogram.count() > 0)
+            .try_for_each(|(name, took)| writeln!(f, "{name:14} {took}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn parts_of_a_phase_are_one_and_phases_that_were_not_are_left_out() {
+        let mut times = PhaseTimes::default();
+        times.add(Phase::Resolve, 2 * MS);
+        times.add(Phase::Connect, 3 * MS);
+        times.add(Phase::Hello, 7 * MS);
+        let mut durations = PhaseDurations::default();
+
+        durations.record(&times);
+
+        let counts =
+            [&durations.connect, &durations.tls, &durations.hello, &durations.authenticate].map(Histogram::count);
+        assert_eq!((counts, durations.connect.longest(), durations.hello.longest()), ([1, 0, 1, 0], 5 * MS, 7 * MS));
+        let text = durations.to_string();
+        assert!(text.lines().count() == 2 && text.starts_with("  connect      1 times, mean 5.000ms"), "{text}");
+    }
+
+    #[test]
+    fn the_histograms_of_a_client_take_24_kibibytes_at_most() {
+        // Those of four pools, and of servers that have left; and the phases of all.
+        assert!(5 * size_of::<Durations>() + size_of::<PhaseDurations>() <= 24 << 10);
     }
 }

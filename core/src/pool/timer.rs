@@ -40,6 +40,15 @@ impl<C> Pool<C> {
         }
     }
 
+    /// Fails the check-outs whose time is up.
+    #[cold]
+    pub(super) fn fail_overdue(&mut self) {
+        let bound = self.wait_bound();
+        while let Some((key, limit)) = self.wait_queue.overdue(self.now) {
+            self.fail_at_its_time(key, limit, self.wait_bound_of(key, bound));
+        }
+    }
+
     /// When to call [`handle_timeout`](Self::handle_timeout), and why; `None` if nothing depends on time.
     ///
     /// Any call can change the answer. While outputs are queued it is "now"; after `handle_timeout(now)` and a drain it
@@ -54,14 +63,20 @@ impl<C> Pool<C> {
             return self.host_timeout();
         }
         let check_out = self.wait_queue.next_deadline().map(|at| Timeout { at, reason: TimeoutReason::CheckOut });
-        let earlier = Timeout::earlier(check_out, self.maintenance_timeout());
-        let earlier = Timeout::earlier(earlier, self.host_timeout());
-        let earlier = if self.is_restrained() { Timeout::earlier(earlier, self.creation_timeout()) } else { earlier };
-        let earlier =
-            if self.retirement.is_some() { Timeout::earlier(earlier, self.retirement_timeout()) } else { earlier };
-        let earlier = if self.affinity.is_some() { Timeout::earlier(earlier, self.hold_timeout()) } else { earlier };
-        let earlier = if self.refresh.is_some() { Timeout::earlier(earlier, self.refresh_timeout()) } else { earlier };
-        if self.is_warming() { Timeout::earlier(earlier, self.warm_up_timeout()) } else { earlier }
+        // The first of those at the same time.
+        [
+            check_out,
+            self.maintenance_timeout(),
+            self.host_timeout(),
+            self.creation_timeout(),
+            self.retirement_timeout(),
+            self.hold_timeout(),
+            self.refresh_timeout(),
+            self.warm_up_timeout(),
+        ]
+        .into_iter()
+        .flatten()
+        .min_by_key(|timeout| timeout.at)
     }
 
     /// Whether there is no connection, nobody who waits, and nothing to populate: then time changes nothing but whether the host is used.
@@ -69,17 +84,6 @@ impl<C> Pool<C> {
     #[inline]
     fn is_at_rest(&self) -> bool {
         self.connections.total() == 0 && self.waiting() == 0 && self.min_pool_size() == 0 && !self.is_warming()
-    }
-}
-
-impl Timeout {
-    /// The earlier of the two; the first, if both are at the same time.
-    #[inline]
-    pub(super) fn earlier(one: Option<Self>, other: Option<Self>) -> Option<Self> {
-        match (one, other) {
-            (Some(one), Some(other)) => Some(if one.at <= other.at { one } else { other }),
-            (one, other) => one.or(other),
-        }
     }
 }
 
@@ -147,29 +151,23 @@ impl Deadlines {
         }
     }
 
-    /// Removes the deadline at `place`, if there is one.
-    #[inline]
-    pub(crate) fn remove<T: Timed>(&mut self, arena: &mut [T], place: Key) {
-        if place != NIL {
-            self.take_out(arena, place as usize);
-        }
-    }
-
+    /// Removes the deadline of a member, if it has one.
     #[inline(always)]
-    fn take_out<T: Timed>(&mut self, arena: &mut [T], place: usize) {
+    pub(crate) fn remove<T: Timed>(&mut self, arena: &mut [T], key: Key) {
+        let place = core::mem::replace(arena[key as usize].place(), NIL);
+        if place == NIL {
+            return;
+        }
         // Often it is alone.
-        if place + 1 == self.heap.len() {
-            if let Some(last) = self.heap.pop() {
-                *arena[last.key as usize].place() = NIL;
-            }
+        if place as usize + 1 == self.heap.len() {
+            self.heap.pop();
         } else {
-            self.take_out_of_the_middle(arena, place);
+            self.take_out_of_the_middle(arena, place as usize);
         }
     }
 
     fn take_out_of_the_middle<T: Timed>(&mut self, arena: &mut [T], place: usize) {
         let removed = self.heap.swap_remove(place);
-        *arena[removed.key as usize].place() = NIL;
         if let Some(&moved) = self.heap.get(place) {
             if moved < removed {
                 self.rise(arena, place, moved);
@@ -250,16 +248,13 @@ mod tests {
             let deadline = Deadline { at: Instant::from_millis(at), sequence: u64::from(key), key };
             deadlines.insert(&mut places, deadline);
         }
-        deadlines.remove(&mut places.clone(), places[0]);
-        for (place, deadline) in deadlines.heap.iter().enumerate() {
-            places[deadline.key as usize] = Key::try_from(place).unwrap();
-        }
+        deadlines.remove(&mut places, 0);
 
         let mut order = Vec::new();
         while let Some(first) = deadlines.first() {
             assert!(deadlines.is_ordered());
             order.push(first.key);
-            deadlines.remove(&mut places, 0);
+            deadlines.remove(&mut places, first.key);
         }
         assert_eq!(order, [1, 3, 2, 5, 4]);
     }

@@ -12,55 +12,12 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::AffinityKey;
 use super::error::WaitLimit;
-use super::handle::{IdentityId, PoolId, halves};
-use super::list::{Key, Linked, Links, List, NIL, WAITERS};
-use super::sticky_keys::AffinityKey;
+use super::handle::{CheckOutId, IdentityId, PoolId};
+use super::list::{Key, Linked, Links, List, NIL, WAITERS, ensure};
 use super::timer::{Deadline, Deadlines, Timed};
 use crate::time::Instant;
-
-/// One check-out; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct CheckOutId {
-    pub(crate) sequence: u64,
-    pub(crate) key: Key,
-    pub(crate) pool: PoolId,
-}
-
-/// What the bits of a check-out begin with, so that those of a connection are not taken for one.
-const CHECK_OUT: u32 = 0x6f75_7400;
-
-impl CheckOutId {
-    /// The check-out as numbers, for a caller that cannot keep it as it is.
-    pub fn to_bits(self) -> [u64; 3] {
-        let PoolId { digest, slot } = self.pool;
-        [self.sequence, u64::from(self.key) << 32 | u64::from(slot), u64::from(CHECK_OUT) << 32 | u64::from(digest)]
-    }
-
-    /// The check-out of these [numbers](Self::to_bits); `None` if they are none. Numbers that nobody was given name no check-out,
-    /// and are refused by every call.
-    pub fn from_bits([sequence, place, pool]: [u64; 3]) -> Option<Self> {
-        let ((key, slot), (kind, digest)) = (halves(place), halves(pool));
-        (kind == CHECK_OUT).then_some(Self { sequence, key, pool: PoolId { digest, slot } })
-    }
-
-    /// A small number that no other check-out has before this one has ended, by its failure or by the check-in of its
-    /// connection: callers can index their own table of waiters by it.
-    pub fn index(self) -> usize {
-        self.key as usize
-    }
-
-    /// A small number of its server among those of a topology, which no other server has before this one was drained.
-    pub fn server_index(self) -> usize {
-        self.pool.slot as usize
-    }
-
-    /// Where the topology keeps the server of the check-out's pool.
-    #[inline]
-    pub(crate) fn slot(self) -> u32 {
-        self.pool.slot
-    }
-}
 
 /// A caller's request for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -194,20 +151,20 @@ impl WaitQueue {
     /// Puts a started check-out at the end of the queue: until `deadline`, and for at most `timeout` nanoseconds.
     #[inline(always)]
     pub(crate) fn enqueue(&mut self, key: Key, deadline: Option<Instant>, timeout: u64) {
-        self.begin_wait(key, deadline);
         self.waiting.push_back(&mut self.entries, key);
         if self.next_origin == NIL {
             self.next_origin = key;
         }
-        self.schedule(key, timeout);
+        self.begin_wait(key, Progress::Waiting { pending: None }, deadline, timeout);
     }
 
-    #[inline]
-    fn begin_wait(&mut self, key: Key, deadline: Option<Instant>) {
+    #[inline(always)]
+    fn begin_wait(&mut self, key: Key, progress: Progress, deadline: Option<Instant>, timeout: u64) {
         let entry = &mut self.entries[key as usize];
-        entry.progress = Progress::Waiting { pending: None };
+        entry.progress = progress;
         entry.deadline = deadline;
         entry.place = NIL;
+        self.schedule(key, timeout);
     }
 
     /// The last of the origins, which are the front part of the queue.
@@ -225,10 +182,9 @@ impl WaitQueue {
         self.next_origin = from;
     }
 
-    /// Bounds the wait of one that was an origin until now, as that of the others.
+    /// Bounds the wait of one that has become an origin, or is none any more, by another time.
     pub(super) fn bound(&mut self, key: Key, timeout: u64) {
-        let place = self.entries[key as usize].place;
-        self.deadlines.remove(&mut self.entries, place);
+        self.deadlines.remove(&mut self.entries, key);
         self.schedule(key, timeout);
     }
 
@@ -248,17 +204,13 @@ impl WaitQueue {
         debug_assert_eq!(self.next_origin, key, "origins are the front part of the queue");
         self.next_origin = self.waiting.next(&self.entries, key).unwrap_or(NIL);
         self.set_pending(key, Some(pending));
-        let place = self.entries[key as usize].place;
-        self.deadlines.remove(&mut self.entries, place);
-        self.schedule(key, u64::MAX);
+        self.bound(key, u64::MAX);
     }
 
     /// The pending connection of a waiter that is an origin.
     pub(crate) fn pending(&self, key: Key) -> Option<Key> {
-        match self.entries[key as usize].progress {
-            Progress::Waiting { pending } => pending,
-            Progress::Finished | Progress::Started | Progress::Sticky { .. } | Progress::Delivered => None,
-        }
+        let Progress::Waiting { pending } = self.entries[key as usize].progress else { return None };
+        pending
     }
 
     /// Replaces the connection of an origin.
@@ -304,7 +256,7 @@ impl WaitQueue {
         CheckOutId { sequence: self.entries[key as usize].sequence, key, pool: self.pool }
     }
 
-    /// When a check-out began, until its [use begins](Self::begin_use).
+    /// When a check-out began; once its [use has begun](Self::begin_use), when that was.
     pub(crate) fn started_at(&self, key: Key) -> Instant {
         self.entries[key as usize].started_at
     }
@@ -315,11 +267,6 @@ impl WaitQueue {
         self.entries[key as usize].started_at = now;
     }
 
-    /// When the use of a connection began.
-    pub(super) fn in_use_since(&self, key: Key) -> Instant {
-        self.started_at(key)
-    }
-
     /// Those in the queue, its head first.
     pub(super) fn waiters(&self) -> impl Iterator<Item = Key> {
         self.members(&self.waiting)
@@ -327,18 +274,16 @@ impl WaitQueue {
 
     /// Those in a list, its front first.
     pub(super) fn members<'a>(&'a self, list: &'a List<WAITERS>) -> impl Iterator<Item = Key> + 'a {
-        core::iter::successors(list.front(), |&key| list.next(&self.entries, key))
+        list.iter(&self.entries)
     }
 
     /// What cancelling `id` would find now.
     pub(crate) fn progress(&self, id: CheckOutId) -> Cancellation {
-        match self.entries.get(id.key as usize) {
-            Some(entry) if (entry.sequence, self.pool) == (id.sequence, id.pool) => match entry.progress {
-                Progress::Started | Progress::Waiting { .. } | Progress::Sticky { .. } => Cancellation::Cancelled,
-                Progress::Delivered => Cancellation::Delivered,
-                Progress::Finished => Cancellation::Finished,
-            },
-            _ => Cancellation::Finished,
+        let known = self.entries.get(id.key as usize).filter(|_| self.is_at(id, id.key));
+        match known.map_or(Progress::Finished, |entry| entry.progress) {
+            Progress::Started | Progress::Waiting { .. } | Progress::Sticky { .. } => Cancellation::Cancelled,
+            Progress::Delivered => Cancellation::Delivered,
+            Progress::Finished => Cancellation::Finished,
         }
     }
 
@@ -364,17 +309,15 @@ impl WaitQueue {
     /// Takes a check-out out of the queue, if it is there.
     #[inline(always)]
     pub(crate) fn leave(&mut self, key: Key) {
-        let entry = &self.entries[key as usize];
+        let entry = &mut self.entries[key as usize];
         if let Progress::Waiting { .. } = entry.progress {
-            let place = entry.place;
+            entry.progress = Progress::Started;
+            entry.deadline = None;
             if self.next_origin == key {
                 self.next_origin = entry.links.next;
             }
             self.waiting.remove_inline(&mut self.entries, key);
-            self.deadlines.remove(&mut self.entries, place);
-            let entry = &mut self.entries[key as usize];
-            entry.progress = Progress::Started;
-            entry.deadline = None;
+            self.deadlines.remove(&mut self.entries, key);
         }
     }
 
@@ -387,38 +330,34 @@ impl WaitQueue {
         deadline: Option<Instant>,
         timeout: u64,
     ) {
-        self.begin_wait(key, deadline);
-        self.entries[key as usize].progress = Progress::Sticky { connection };
         waiters.push_back(&mut self.entries, key);
-        self.schedule(key, timeout);
+        self.begin_wait(key, Progress::Sticky { connection }, deadline, timeout);
     }
 
     /// The connection that a check-out waits for, if it is one alone.
     pub(super) fn awaited(&self, key: Key) -> Option<Key> {
-        match self.entries[key as usize].progress {
-            Progress::Sticky { connection } => Some(connection),
-            Progress::Finished | Progress::Started | Progress::Waiting { .. } | Progress::Delivered => None,
-        }
+        let Progress::Sticky { connection } = self.entries[key as usize].progress else { return None };
+        Some(connection)
     }
 
     /// Takes a check-out out of the list of those that wait for one connection.
     pub(super) fn leave_list(&mut self, waiters: &mut List<WAITERS>, key: Key) {
-        let place = self.entries[key as usize].place;
         waiters.remove(&mut self.entries, key);
-        self.deadlines.remove(&mut self.entries, place);
+        self.deadlines.remove(&mut self.entries, key);
         self.entries[key as usize].progress = Progress::Started;
     }
 
     /// Check-outs that wait for one connection alone.
     pub(super) fn sticky(&self) -> usize {
-        self.entries.iter().filter(|entry| matches!(entry.progress, Progress::Sticky { .. })).count()
+        self.count(|progress| matches!(progress, Progress::Sticky { .. }))
     }
 
     /// How many wait for this connection alone, if the list of them is consistent.
     pub(super) fn check_list(&self, waiters: &List<WAITERS>, connection: Key) -> Result<usize, &'static str> {
         let waiters = waiters.check(&self.entries)?;
         let are_right = waiters.iter().all(|&key| self.awaited(key) == Some(connection));
-        if are_right { Ok(waiters.len()) } else { Err("a check-out waits for another connection than it says") }
+        ensure(are_right, "a check-out waits for another connection than it says")?;
+        Ok(waiters.len())
     }
 
     /// Notes the earlier of the waiter's own deadline and the end of `timeout` since its start.
@@ -438,58 +377,43 @@ impl WaitQueue {
     /// Whether all of this is consistent; `pending` says which connection has a check-out as its origin.
     pub(crate) fn check(&self, origin_of: impl Fn(Key) -> Option<Key>) -> Result<(), &'static str> {
         let waiting = self.waiting.check(&self.entries)?;
-        let is_waiting = |entry: &&Entry| matches!(entry.progress, Progress::Waiting { .. });
-        let is_sticky = |entry: &&Entry| matches!(entry.progress, Progress::Sticky { .. });
-        if self.entries.iter().filter(is_waiting).count() != waiting.len() {
-            return Err("a check-out waits outside the queue");
-        }
+        let in_queue = self.count(|progress| matches!(progress, Progress::Waiting { .. }));
+        ensure(in_queue == waiting.len(), "a check-out waits outside the queue")?;
         let mut origins = true;
         for &key in &waiting {
-            let entry = &self.entries[key as usize];
-            let Progress::Waiting { pending } = entry.progress else {
+            let Progress::Waiting { pending } = self.entries[key as usize].progress else {
                 return Err("the queue holds one that does not wait");
             };
             if origins && pending.is_none() {
                 origins = false;
-                if self.next_origin != key {
-                    return Err("the next origin is not the first waiter without a pending connection");
-                }
+                let is_next = self.next_origin == key;
+                ensure(is_next, "the next origin is not the first waiter without a pending connection")?;
             }
-            if origins != pending.is_some() {
-                return Err("an origin waits behind one that is none");
-            }
-            if pending.is_some_and(|pending| origin_of(pending) != Some(key)) {
-                return Err("a pending connection does not know its origin");
-            }
+            ensure(origins == pending.is_some(), "an origin waits behind one that is none")?;
+            let is_known = pending.is_none_or(|pending| origin_of(pending) == Some(key));
+            ensure(is_known, "a pending connection does not know its origin")?;
         }
-        if origins && self.next_origin != NIL {
-            return Err("the next origin does not wait");
-        }
-        if !self.deadlines.is_ordered() {
-            return Err("deadlines are out of order");
-        }
+        ensure(!origins || self.next_origin == NIL, "the next origin does not wait")?;
+        ensure(self.deadlines.is_ordered(), "deadlines are out of order")?;
         for (place, deadline) in self.deadlines.iter() {
-            match self.entries.get(deadline.key as usize) {
-                Some(entry) if entry.place as usize == place && (is_waiting(&entry) || is_sticky(&entry)) => {}
-                _ => return Err("a deadline belongs to no waiter"),
-            }
+            let is_waiters = self.entries.get(deadline.key as usize).is_some_and(|entry| {
+                let waits = matches!(entry.progress, Progress::Waiting { .. } | Progress::Sticky { .. });
+                waits && entry.place as usize == place
+            });
+            ensure(is_waiters, "a deadline belongs to no waiter")?;
         }
         let placed = self.entries.iter().filter(|entry| entry.place != NIL).count();
-        if placed != self.deadlines.iter().count() {
-            return Err("a waiter has a deadline that is not kept");
-        }
-        if self.entries.iter().any(|entry| entry.sequence > self.last_sequence) {
-            return Err("a check-out is newer than the last one");
-        }
-        let finished = self.entries.iter().filter(|entry| entry.progress == Progress::Finished).count();
+        ensure(placed == self.deadlines.iter().count(), "a waiter has a deadline that is not kept")?;
+        let are_older = self.entries.iter().all(|entry| entry.sequence <= self.last_sequence);
+        ensure(are_older, "a check-out is newer than the last one")?;
         let mut vacant = self.vacant;
-        for _ in 0..finished {
+        for _ in 0..self.count(|progress| *progress == Progress::Finished) {
             match self.entries.get(vacant as usize) {
                 Some(entry) if entry.progress == Progress::Finished => vacant = entry.links.next,
                 _ => return Err("an occupied check-out counts as vacant, or a vacant one is lost"),
             }
         }
-        if vacant == NIL { Ok(()) } else { Err("a vacant check-out is chained twice") }
+        ensure(vacant == NIL, "a vacant check-out is chained twice")
     }
 
     pub(crate) fn is_origin(&self, key: Key, pending: Key) -> bool {
@@ -504,7 +428,11 @@ impl WaitQueue {
 
     /// Check-outs that were delivered and whose connection has not come back.
     pub(crate) fn delivered(&self) -> usize {
-        self.entries.iter().filter(|entry| entry.progress == Progress::Delivered).count()
+        self.count(|progress| *progress == Progress::Delivered)
+    }
+
+    fn count(&self, is_meant: impl Fn(&Progress) -> bool) -> usize {
+        self.entries.iter().filter(|entry| is_meant(&entry.progress)).count()
     }
 }
 

@@ -13,14 +13,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::Pool;
-use super::error::{Cause, WarmUpError, WarmUpErrorKind};
-use super::handle::WarmUpId;
 use super::output::{Action, Output};
 use super::settle::Due;
-use super::state::PoolState;
 use super::timer::{Timeout, TimeoutReason};
-use crate::connection::EstablishError;
+use super::{Pool, PoolState, WarmUpError, WarmUpErrorKind, WarmUpId};
 use crate::time::Instant;
 
 /// The warm-ups of a pool that have not ended.
@@ -48,7 +44,7 @@ impl<C> Pool<C> {
         self.warm_ups.begun = self.warm_ups.begun.saturating_add(1);
         let goal =
             Goal { number: self.warm_ups.begun, connections: connections.unwrap_or_else(|| self.min_pool_size()) };
-        match self.unready() {
+        match self.refusal_of_warm_ups() {
             Some(kind) => self.end_warm_up(goal, Err(kind)),
             None => {
                 self.warm_ups.goals.push(goal);
@@ -106,37 +102,24 @@ impl<C> Pool<C> {
         !self.warm_ups.goals.is_empty()
     }
 
-    /// A connection that no check-out waited for has failed.
-    pub(super) fn fail_warm_ups(&mut self, error: &Arc<EstablishError>) {
-        self.end_warm_ups(|_| Some(Err(WarmUpErrorKind::Establish(Arc::clone(error)))));
-    }
-
-    /// The pool is ready no more: no connection is created.
-    pub(super) fn evict_warm_ups(&mut self) {
-        if let Some(kind) = self.unready() {
-            self.end_warm_ups(|_| Some(Err(kind.clone())));
-        }
-    }
-
-    /// Ends the warm-ups of a pool that stays ready though it was cleared.
-    pub(super) fn clear_warm_ups(&mut self, cause: &Cause) {
-        self.end_warm_ups(|_| Some(Err(WarmUpErrorKind::PoolCleared { cause: cause.clone() })));
+    /// Ends all warm-ups in an error.
+    pub(super) fn fail_warm_ups(&mut self, kind: &WarmUpErrorKind) {
+        self.end_warm_ups(|_| Some(Err(kind.clone())));
     }
 
     /// Ends the warm-ups that maxPoolSize does not allow.
     pub(super) fn refuse_warm_ups(&mut self) {
         let max_pool_size = self.limits.max_pool_size;
-        let refusal = |goal: &Goal| {
-            (goal.connections > max_pool_size).then_some(Err(WarmUpErrorKind::BeyondMaxPoolSize { max_pool_size }))
-        };
-        self.end_warm_ups(refusal);
+        let kind = WarmUpErrorKind::BeyondMaxPoolSize { max_pool_size };
+        self.end_warm_ups(|goal| (goal.connections > max_pool_size).then(|| Err(kind.clone())));
     }
 
     /// Whether warm-ups that cannot be fulfilled have ended, and those that are fulfilled.
     pub(super) fn check_warm_ups(&self) -> bool {
         let established = self.established();
         let is_open = |goal: &Goal| goal.connections > established && goal.connections <= self.limits.max_pool_size;
-        self.warm_ups.goals.is_empty() || (self.unready().is_none() && self.warm_ups.goals.iter().all(is_open))
+        self.warm_ups.goals.is_empty()
+            || (self.refusal_of_warm_ups().is_none() && self.warm_ups.goals.iter().all(is_open))
     }
 
     fn lacks_warm_connection(&self) -> bool {
@@ -144,8 +127,8 @@ impl<C> Pool<C> {
         self.has_permit_to_spare() && most.is_some_and(|most| self.connections.total() < most)
     }
 
-    /// Why the pool does not create connections, if it does not.
-    fn unready(&self) -> Option<WarmUpErrorKind> {
+    /// Why the pool warms up no connections, if it is paused or closed.
+    pub(super) fn refusal_of_warm_ups(&self) -> Option<WarmUpErrorKind> {
         match self.state {
             PoolState::Ready => None,
             PoolState::Paused => Some(WarmUpErrorKind::PoolCleared { cause: self.paused_by.clone() }),

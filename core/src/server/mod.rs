@@ -6,10 +6,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `mod` | the server |
-//! | `server_id`, `event` | its name, and its events |
+//! | `mod` | the server, its name and its events, and how often an outdated answer is ignored |
 //! | `reaction`, `operation_error` | what an error says about the server |
-//! | `disbelief` | how often an outdated answer is ignored |
 //! | `command_event` | the events of commands |
 //! | `command_defaults` | the concerns and the read preference of a client's options |
 
@@ -19,12 +17,10 @@ pub mod reaction;
 mod command_defaults;
 #[cfg(feature = "wire")]
 mod command_event;
-mod disbelief;
-mod event;
 mod operation_error;
-mod server_id;
 
 use alloc::sync::Arc;
+use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -34,14 +30,47 @@ pub use self::command_defaults::{
 };
 #[cfg(feature = "wire")]
 pub use self::command_event::{CommandEvent, SentCommand, is_sensitive};
-pub(crate) use self::disbelief::Disbelief;
-pub use self::event::ServerEvent;
 pub use self::operation_error::{OperationError, StateChange};
-pub use self::server_id::ServerId;
 pub use crate::monitor::{HeartbeatEvent, MonitorConnection, ServerDescription, ServerType};
-use crate::pool::{IdentityId, Pool};
+use crate::pool::{IdentityId, Pool, PoolOwner};
 pub use crate::topology_version::TopologyVersion;
 pub use crate::wire_version::{MAX_WIRE_VERSION, MIN_WIRE_VERSION};
+
+/// A server of a topology; never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ServerId {
+    number: u32,
+    slot: u32,
+}
+
+impl ServerId {
+    /// The `number`-th server of a topology, from 1, which is kept in `slot`. Slots are used again; numbers are not.
+    pub(crate) fn new(number: u32, slot: u32) -> Self {
+        Self { number, slot }
+    }
+
+    /// The number of servers that its topology had had with this one: from 1.
+    pub fn number(self) -> u32 {
+        self.number
+    }
+
+    /// The place in which it is kept.
+    #[inline]
+    pub(crate) fn slot(self) -> u32 {
+        self.slot
+    }
+
+    /// The server's number and slot, as its pool keeps them.
+    pub(crate) fn pool_owner(self) -> PoolOwner {
+        PoolOwner { number: self.number, slot: self.slot }
+    }
+}
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)
+    }
+}
 
 /// One server as the client knows it: its pool and its description.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -110,5 +139,69 @@ impl<C> Server<C> {
     /// Whether the server has left its topology. It is drained then: no check-out reaches it any more.
     pub fn has_left(&self) -> bool {
         self.membership == Membership::Left
+    }
+}
+
+/// Something that happened to a server or its monitor, in the past tense. Names and fields are the specification's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ServerEvent {
+    /// The server joined the topology.
+    ServerOpening,
+    /// The server's description changed.
+    ServerDescriptionChanged {
+        /// Before.
+        previous: Arc<ServerDescription>,
+        /// Now.
+        new: Arc<ServerDescription>,
+    },
+    /// The server left the topology.
+    ServerClosed,
+    /// A check of the server began or ended.
+    Heartbeat(HeartbeatEvent),
+}
+
+impl ServerEvent {
+    /// The specification's name of the event.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ServerOpening => "ServerOpening",
+            Self::ServerDescriptionChanged { .. } => "ServerDescriptionChanged",
+            Self::ServerClosed => "ServerClosed",
+            Self::Heartbeat(event) => event.name(),
+        }
+    }
+}
+
+/// Counts the checks in a row that found something older than what was known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Disbelief(u8);
+
+impl Disbelief {
+    /// The number of older checks in a row at which one is believed.
+    const MOST: u8 = 3;
+
+    /// Records whether a check found something `older` than what is known; returns whether to believe it.
+    pub(crate) fn believes(&mut self, older: bool) -> bool {
+        self.0 = if older { self.0.saturating_add(1) } else { 0 };
+        let believes = !older || self.0 >= Self::MOST;
+        if believes {
+            self.0 = 0;
+        }
+        believes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_third_older_check_in_a_row_is_believed() {
+        let mut disbelief = Disbelief::default();
+
+        let believed = [true, true, false, true, true, true, true].map(|older| disbelief.believes(older));
+
+        assert_eq!(believed, [false, false, true, false, false, true, false]);
     }
 }

@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::connection::Fault;
 #[cfg(feature = "wire")]
 use crate::connection::SYSTEM_OVERLOADED_ERROR;
+use crate::connection::{EstablishError, Fault};
 use crate::pool::Cause;
 use crate::topology_version::TopologyVersion;
 #[cfg(feature = "wire")]
@@ -77,6 +77,12 @@ impl StateChange {
             None if message.contains("not master") => Some(Self::NotWritablePrimary),
             None => None,
         }
+    }
+
+    /// The change that a server announces by refusing a connection.
+    pub(crate) fn of_establish_error(error: &EstablishError) -> Option<Self> {
+        let Fault::Server { code } = error.fault else { return None };
+        Self::of(code, &error.message)
     }
 }
 

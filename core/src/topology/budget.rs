@@ -21,8 +21,8 @@ use core::mem;
 use super::Topology;
 use super::identities::Donors;
 use super::usage::Outlook;
-use crate::pool::{Counts, NextPermit};
-use crate::server::{Membership, Server, ServerId};
+use crate::pool::{NextPermit, Pool};
+use crate::server::{Membership, ServerId};
 use crate::time::Instant;
 
 /// A server of which a waiter needs a permit.
@@ -32,11 +32,6 @@ struct Neediest {
     since: Instant,
     /// Connections that the server has.
     connections: u32,
-}
-
-/// Whether time has something for a pool to do. What one holds back that nobody has needed is for nobody.
-fn is_due<C>(server: &Server<C>, now: Instant) -> bool {
-    server.membership != Membership::Unused && server.pool.poll_timeout().is_some_and(|timeout| timeout.at <= now)
 }
 
 /// The server of the longest waiter that needs a permit; of several that came at once, the one with the fewest connections.
@@ -56,8 +51,8 @@ impl<C> Topology<C> {
         if self.has_budget() {
             self.count_usage();
             let (free, next) = (self.free_permits(server, 0), self.next_permit(server));
-            if let Some(server) = self.servers.get_mut(server) {
-                server.pool.lend_permits(free, next);
+            if let Some(pool) = self.servers.pool_mut(server) {
+                pool.lend_permits(free, next);
             }
         }
     }
@@ -65,10 +60,10 @@ impl<C> Topology<C> {
     /// A pool was called: notes what it has now.
     pub(super) fn note_call(&mut self, id: ServerId) {
         if self.has_budget()
-            && let Some(server) = self.servers.get_mut(id)
+            && let Some(pool) = self.servers.pool_mut(id)
         {
-            self.usage.note(id, server.pool.counts());
-            if let Some(admission) = server.pool.take_admission() {
+            self.usage.note(id, pool.counts());
+            if let Some(admission) = pool.take_admission() {
                 self.share_admission(id, &admission);
             }
         }
@@ -85,18 +80,16 @@ impl<C> Topology<C> {
     pub(super) fn yield_if_due(&mut self, id: ServerId) {
         self.count_usage();
         if self.has_too_many(id) {
-            self.servers.get_mut(id).into_iter().for_each(|server| server.pool.yield_next());
-            return;
+            return self.servers.pool_mut(id).into_iter().for_each(Pool::yield_next);
         }
         let (mut needy, member) = (self.needy(Instant::ORIGIN), self.member_of(id));
         needy.retain(|needy| self.donors(needy.server).include(member));
         let Some(neediest) = neediest(&needy).filter(|neediest| neediest.server != id) else { return };
-        if let Some(server) = self.servers.get_mut(id)
-            && let Some(since) = server.pool.waits_since()
-            && neediest.since < since
-            && neediest.connections < server.pool.counts().total()
+        if let Some(pool) = self.servers.pool_mut(id)
+            && pool.waits_since().is_some_and(|since| neediest.since < since)
+            && neediest.connections < pool.counts().total()
         {
-            server.pool.yield_next();
+            pool.yield_next();
         }
     }
 
@@ -109,7 +102,11 @@ impl<C> Topology<C> {
     /// Gives what is free to those that need it at `now`, which a pool may not know of yet.
     fn share_budget_at(&mut self, now: Instant) {
         if self.has_budget() {
-            self.take_back();
+            // What the pools were lent that were called.
+            self.count_usage();
+            for &id in &self.usage.called {
+                self.servers.pool_mut(id).into_iter().for_each(Pool::lend_nothing);
+            }
             let is_sought = self.serve_neediest(now);
             self.end_call(is_sought);
         }
@@ -130,8 +127,11 @@ impl<C> Topology<C> {
                 needy.retain(|needy| needy.server != server);
                 continue;
             }
-            let Some(before) = self.servers.get(server).map(|needy| needy.pool.counts()) else { return true };
-            let after = self.spend_permit(server);
+            let Some(pool) = self.servers.pool_mut(server) else { return true };
+            let before = pool.counts();
+            pool.spend_permit(self.now);
+            let after = pool.counts();
+            self.drain_pool(server);
             // At least a waiter has failed whose time is up, if none has got a connection.
             if after == before {
                 return !self.needy(now).is_empty();
@@ -143,67 +143,39 @@ impl<C> Topology<C> {
         !without.is_empty() && (are_same || !self.needy(now).is_empty())
     }
 
-    /// Lets a server create a connection with a permit. Returns what its pool has then.
-    fn spend_permit(&mut self, server: ServerId) -> Counts {
-        let now = self.now;
-        let counts = self.servers.get_mut(server).map(|needy| {
-            needy.pool.spend_permit(now);
-            needy.pool.counts()
-        });
-        self.take_outputs_of(server);
-        counts.unwrap_or_default()
-    }
-
-    /// Takes back what the pools were lent that were called.
-    fn take_back(&mut self) {
-        self.count_usage();
-        let mut nth = 0;
-        while let Some(id) = self.usage.called(nth) {
-            self.servers.get_mut(id).into_iter().for_each(|server| server.pool.lend_nothing());
-            nth += 1;
-        }
-    }
-
     /// Closes what the pools of a server have too many together, and tells the pools when there is more: those that were called, or
     /// all of them, if it is news.
     fn end_call(&mut self, is_sought: bool) {
         debug_assert!(self.usage.is_right(&self.servers), "each call of a pool was noted");
-        self.close_surplus();
+        let mut nth = 0;
+        while self.shares_limits()
+            && let Some(id) = self.usage.called.get(nth).copied()
+        {
+            let member = self.member_of(id);
+            while self.has_too_many(member) && self.close_least_recent(|_, of| of == member) {}
+            nth += 1;
+        }
         let of_client = Outlook { next: NextPermit::of(|closed| self.free_of_client(closed)), is_sought };
         let (mut is_news, mut nth) = (self.usage.tell(of_client), 0);
-        while let Some(id) = self.usage.called(nth) {
+        while let Some(id) = self.usage.called.get(nth).copied() {
             let outlook = self.tell(id, is_sought);
             is_news |= self.usage.tell_of_server(self.member_of(id), outlook);
             nth += 1;
         }
         if is_news {
-            for slot in 0..self.servers.slots() {
-                if let Some(id) = self.servers.id_at(slot) {
-                    self.tell(id, is_sought);
-                }
-            }
+            self.for_each(|topology, id| {
+                topology.tell(id, is_sought);
+            });
         }
-        self.usage.all_told();
-    }
-
-    /// Closes what the pools that were called have too many together with the others of their servers.
-    fn close_surplus(&mut self) {
-        let mut nth = 0;
-        while self.shares_limits()
-            && let Some(id) = self.usage.called(nth)
-        {
-            let member = self.member_of(id);
-            while self.has_too_many(member) && self.give_up_least_recent_of(member) {}
-            nth += 1;
-        }
+        self.usage.called.clear();
     }
 
     /// Tells a pool when there is more, and whether a connection is sought: for the client, or at its server.
     fn tell(&mut self, id: ServerId, is_sought: bool) -> Outlook {
         let is_sought = is_sought || self.has_too_many(id);
         let outlook = Outlook { next: self.next_permit(id), is_sought };
-        if let Some(server) = self.servers.get_mut(id) {
-            server.pool.end_of_call(outlook.next, outlook.is_sought);
+        if let Some(pool) = self.servers.pool_mut(id) {
+            pool.end_of_call(outlook.next, outlook.is_sought);
         }
         outlook
     }
@@ -219,7 +191,9 @@ impl<C> Topology<C> {
             let mut was_any_due = false;
             for slot in 0..self.servers.slots() {
                 let Some((id, server)) = self.servers.id_at(slot).zip(self.servers.at(slot)) else { continue };
-                if is_due(server, now) {
+                // What a pool holds back that nobody has needed is for nobody.
+                let is_needed = server.membership != Membership::Unused;
+                if is_needed && server.pool.poll_timeout().is_some_and(|timeout| timeout.at <= now) {
                     self.call_pool(id, |pool| pool.handle_timeout(now));
                     was_any_due = true;
                 } else if is_first_round {
@@ -257,7 +231,7 @@ impl<C> Topology<C> {
     fn needy(&self, now: Instant) -> Vec<Neediest> {
         let pools = self.usage.slots_with_waiters().filter_map(|slot| {
             let server = self.servers.id_at(slot)?;
-            let pool = &self.servers.get(server)?.pool;
+            let pool = self.servers.pool(server)?;
             Some(Neediest { server, since: pool.wants_permit_since(now)?, connections: pool.counts().total() })
         });
         pools.collect()
@@ -266,40 +240,18 @@ impl<C> Topology<C> {
     /// Closes the least recently used available connection that another server has. Returns whether there was one.
     fn give_up_least_recent(&mut self, needy: ServerId) -> bool {
         let donors = self.donors(needy);
-        if matches!(donors, Donors::None) {
-            return false;
-        }
-        let least_recent = self.least_recent_of(|id, server| id != needy && donors.include(server.member(id)));
-        least_recent.map(|id| self.close_least_recent(id)).is_some()
+        !matches!(donors, Donors::None) && self.close_least_recent(|id, member| id != needy && donors.include(member))
     }
 
-    /// Closes the least recently used available connection of a server's pools, which have too many together: maxPoolSize has become
-    /// smaller. Returns whether there was one.
-    fn give_up_least_recent_of(&mut self, member: ServerId) -> bool {
-        let least_recent = self.least_recent_of(|id, server| server.member(id) == member);
-        least_recent.map(|id| self.close_least_recent(id)).is_some()
-    }
-
-    fn close_least_recent(&mut self, id: ServerId) {
+    /// Closes the connection that has been available longest, of the pools that `is_meant` takes by their ids and their servers'.
+    /// Returns whether there was one.
+    fn close_least_recent(&mut self, is_meant: impl Fn(ServerId, ServerId) -> bool) -> bool {
+        let meant = self.servers.iter().filter(|&(id, server)| is_meant(id, server.member(id)));
+        let available = meant.filter_map(|(id, server)| Some((server.pool.least_recent_since()?, id)));
+        let Some((_, id)) = available.min_by_key(|&(since, _)| since) else { return false };
         let now = self.now;
-        self.servers.get_mut(id).into_iter().for_each(|server| server.pool.give_up_least_recent(now));
-        self.take_outputs_of(id);
-    }
-
-    /// The pool with the connection that has been available longest, of those that `is_meant` takes.
-    fn least_recent_of(&self, is_meant: impl Fn(ServerId, &Server<C>) -> bool) -> Option<ServerId> {
-        let meant = self.servers.iter().filter(|&(id, server)| is_meant(id, server));
-        meant
-            .filter_map(|(id, server)| Some((server.pool.least_recent_since()?, id)))
-            .min_by_key(|it| it.0)
-            .map(|it| it.1)
-    }
-
-    /// Takes over the outputs of a pool that has created or closed connections, and no more.
-    fn take_outputs_of(&mut self, id: ServerId) {
-        self.note_call(id);
-        while let Some(output) = self.servers.get_mut(id).and_then(|server| server.pool.poll_output()) {
-            self.take_output(id, output);
-        }
+        self.servers.pool_mut(id).into_iter().for_each(|pool| pool.give_up_least_recent(now));
+        self.drain_pool(id);
+        true
     }
 }

@@ -1,18 +1,19 @@
-//! Calls of a topology's users: its beginning, check-outs and check-ins, and its end.
+//! Calls of a topology's users: its beginning, check-outs and check-ins, what concerns all servers at once, and its end.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::selection::{SelectionError, SelectionErrorKind};
-use super::waiting::Waiter;
-use super::{CheckOut, Criteria, Output, Phase, SelectionId, Topology};
+use super::description::unknown;
+use super::seed_list::SrvPolling;
+use super::selection::{Criteria, SelectionErrorKind};
+use super::waiting::Origins;
+use super::{CheckOut, Output, Phase, SelectionEventKind, Topology};
 use super::{TopologyDescription, TopologyEvent, TopologyType};
 use crate::monitor::{ServerDescription, ServerType};
-use crate::pool::Cause;
 use crate::pool::{
-    AffinityKey, ApiMisuse, Cancellation, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery, Handle,
-    IdentityId, Pool, Purpose, Refused,
+    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery,
+    Handle, IdentityId, Pool, Purpose, Refused,
 };
 use crate::server::{ServerEvent, ServerId};
 use crate::time::Instant;
@@ -26,19 +27,19 @@ impl<C> Topology<C> {
             return;
         }
         self.phase = Phase::Monitored;
-        let load_balanced = self.options.load_balanced;
-        let description = TopologyDescription::initial(&self.options);
-        self.begin_polling();
+        let description = self.initial_description();
+        let polled = self.options.polled_seed_list.clone();
+        self.polling = polled.map(|polled| SrvPolling::new(polled, self.options.heartbeat_frequency, self.now));
         self.emit(TopologyEvent::TopologyOpening);
         self.describe(description.clone());
         for seed in self.options.seeds.clone() {
             self.begin_server(Arc::new(seed));
         }
-        if load_balanced && let Some(seed) = description.servers.first() {
-            let known = ServerDescription::new(Arc::clone(&seed.address), ServerType::LoadBalancer);
-            if let Some(server) = self.servers.find(&seed.address) {
-                self.take_description(server, known);
-            }
+        if self.options.load_balanced
+            && let Some(seed) = description.servers.first()
+            && let Some(server) = self.servers.find(&seed.address)
+        {
+            self.take_description(server, ServerDescription::new(Arc::clone(&seed.address), ServerType::LoadBalancer));
         }
     }
 
@@ -70,10 +71,11 @@ impl<C> Topology<C> {
     #[inline(always)]
     fn writers_pool(&mut self, identity: Option<IdentityId>) -> Option<&mut Pool<C>> {
         let writer = self.writer?;
-        match identity {
-            None => Some(&mut self.servers.get_mut(writer)?.pool),
-            Some(identity) => self.pool_of_identity(writer, identity),
-        }
+        let pool = match identity {
+            None => writer,
+            Some(_) => self.known_pool(writer, identity)?,
+        };
+        self.servers.pool_mut(pool)
     }
 
     /// Out of line, so that the code inlined into a caller stays small.
@@ -85,7 +87,7 @@ impl<C> Topology<C> {
         request: CheckOutRequest,
     ) -> (CheckOut, Option<Delivery<C>>) {
         self.advance(now);
-        self.selection_started(criteria);
+        self.emit_selection(criteria, SelectionEventKind::Started);
         let chosen = match self.unknown_identity(&request) {
             Some(identity) => Err(SelectionErrorKind::UnknownIdentity(identity)),
             None => self.choose(criteria, &request),
@@ -113,17 +115,19 @@ impl<C> Topology<C> {
     ) -> (CheckOut, Option<Delivery<C>>) {
         let now = self.now;
         let was_drained = self.outputs.is_empty();
-        let limit = end_of_selection(now, &request, self.options.server_selection_timeout);
         let bounded = bounded(now, request, self.check_out_limit);
         self.note_waiting_elsewhere(id);
-        let Some((server, origins)) = self.servers.with_origins(id) else {
+        let Some(pool) = self.servers.pool_mut(id) else {
             return (CheckOut::Selecting(self.select(criteria, request)), None);
         };
-        let (check_out, delivery) = server.pool.begin_check_out(now, bounded);
+        let (check_out, delivery) = pool.begin_check_out(now, bounded);
+        let has_outputs = !pool.is_drained() || self.has_budget();
         if delivery.is_none() && self.options.reselect {
-            origins.note(check_out, criteria, request, now, limit);
+            let waiter = self.waiter(criteria, request);
+            if let Some(origins) = self.servers.origins(id) {
+                origins.note(check_out, waiter);
+            }
         }
-        let has_outputs = !server.pool.is_drained() || self.has_budget();
         let delivery = if has_outputs || !was_drained { self.hand_over(id, was_drained, delivery) } else { delivery };
         (CheckOut::Started(check_out), delivery)
     }
@@ -142,15 +146,6 @@ impl<C> Topology<C> {
         }
         self.outputs.extend(delivery.map(|delivery| Output::Pool { server, output: delivery.into() }));
         None
-    }
-
-    /// Lets a check-out that waits for a server want something else, for as long as it may wait still. Does nothing if it
-    /// does not wait for one.
-    pub fn change_criteria(&mut self, now: Instant, selection: SelectionId, criteria: &Criteria) {
-        self.advance(now);
-        if self.selections.change(selection, criteria) {
-            self.serve_waiters();
-        }
     }
 
     /// Gives up a check-out in any state. One that waits for a server never began, and ends without an event.
@@ -268,10 +263,7 @@ impl<C> Topology<C> {
     /// of each server by themselves.
     pub fn replace_connections(&mut self, now: Instant, over: Duration) {
         self.advance(now);
-        for slot in 0..self.servers.slots() {
-            let Some(id) = self.servers.id_at(slot) else { continue };
-            self.call_pool(id, |pool| pool.replace_connections(now, over));
-        }
+        self.call_all_pools(|pool| pool.replace_connections(now, over));
     }
 
     /// Lets the pools of all servers forget the connection of a key, as
@@ -287,13 +279,6 @@ impl<C> Topology<C> {
         self.call_all_pools(|pool| pool.resume(now));
     }
 
-    fn call_all_pools(&mut self, call: impl Fn(&mut crate::pool::Pool<C>)) {
-        for slot in 0..self.servers.slots() {
-            let Some(id) = self.servers.id_at(slot) else { continue };
-            self.call_pool(id, &call);
-        }
-    }
-
     /// Closes all servers and their pools; every waiter fails (TOP-42). Close the monitors first: TopologyClosed is the
     /// last event (MON-14).
     pub fn close(&mut self, now: Instant) {
@@ -303,14 +288,9 @@ impl<C> Topology<C> {
             return;
         }
         self.polling = None;
-        let members: Vec<ServerId> =
-            self.servers.members().filter(|(_, server)| !server.has_left()).map(|(id, _)| id).collect();
-        for &server in &members {
-            self.close_pool(server);
-        }
-        while let Some(selection) = self.selections.first() {
-            self.fail_selection(selection, SelectionErrorKind::Closed);
-        }
+        let members: Vec<ServerId> = self.servers.present().map(|(id, _)| id).collect();
+        members.iter().for_each(|&server| self.close_pools(server));
+        self.fail_selections(&SelectionErrorKind::Closed);
         self.fail_warm_ups(&SelectionErrorKind::Closed);
         if before == Phase::Monitored {
             members.into_iter().for_each(|server| self.emit_of(server, ServerEvent::ServerClosed));
@@ -326,69 +306,18 @@ impl<C> Topology<C> {
         if self.phase == Phase::Closed {
             return;
         }
-        while let Some(selection) = self.selections.first() {
-            self.fail_selection(selection, SelectionErrorKind::Forked);
-        }
+        self.fail_selections(&SelectionErrorKind::Forked);
         self.fail_warm_ups(&SelectionErrorKind::Forked);
         if let Some(polling) = &mut self.polling {
             polling.abandon_request(self.now);
         }
-        for slot in 0..self.servers.slots() {
-            let Some(id) = self.servers.id_at(slot) else { continue };
-            if let Some(origins) = self.servers.origins(id) {
-                origins.forget();
+        self.for_each(|topology, id| {
+            topology.servers.origins(id).into_iter().for_each(Origins::forget);
+            if topology.phase == Phase::Monitored && !topology.options.load_balanced && topology.member_of(id) == id {
+                topology.mark_unknown(id, Cause::new("the process was forked"), None);
             }
-            if self.phase == Phase::Monitored && !self.options.load_balanced && self.member_of(id) == id {
-                self.mark_unknown(id, Cause::new("the process was forked"), None);
-            }
-            self.call_pool(id, |pool| pool.reset_after_fork(now));
-        }
-    }
-
-    pub(super) fn fail_overdue_selections(&mut self) {
-        while let Some((at, selection)) = self.selections.next_deadline()
-            && at <= self.now
-        {
-            self.fail_selection(selection, SelectionErrorKind::Timeout);
-        }
-    }
-
-    pub(super) fn fail_selection(&mut self, selection: SelectionId, kind: SelectionErrorKind) {
-        let Some(waiter) = self.selections.remove(selection) else { return };
-        let waited = self.now.saturating_since(waiter.arrived_at);
-        let selector = waiter.criteria.selector.clone();
-        let error = Arc::new(SelectionError::new(kind, selector, Arc::clone(&self.description), waited));
-        self.selection_failed(&waiter.criteria, &error);
-        self.outputs.push_back(Output::SelectionFailed { selection, error });
-    }
-
-    /// Lets a check-out wait for a server, and asks for checks of all servers meanwhile (SEL-15). If as many wait as may, it fails
-    ///
-    #[cold]
-    fn select(&mut self, criteria: &Criteria, request: CheckOutRequest) -> SelectionId {
-        let waiter = self.waiter(criteria, request);
-        let limit = waiter.limit;
-        let max_wait_queue_depth = self.pool_options.limits().map_or(u32::MAX, |limits| limits.max_wait_queue_depth);
-        let selection = self.selections.add(waiter);
-        if self.phase == Phase::Closed {
-            self.fail_selection(selection, SelectionErrorKind::Closed);
-        } else if limit <= self.now {
-            // The check would come too late for it.
-            self.fail_selection(selection, SelectionErrorKind::Timeout);
-        } else if self.selections.len() > max_wait_queue_depth as usize {
-            self.fail_selection(selection, SelectionErrorKind::WaitQueueFull { max_wait_queue_depth });
-        } else if self.selections.len() == 1 {
-            // The others have asked for checks, and while they wait one follows the other.
-            self.hurry_monitors();
-        }
-        self.refuse_if_incompatible();
-        self.tell_waiting(selection);
-        selection
-    }
-
-    fn waiter(&self, criteria: &Criteria, request: CheckOutRequest) -> Waiter {
-        let limit = end_of_selection(self.now, &request, self.options.server_selection_timeout);
-        Waiter { criteria: criteria.clone(), request, arrived_at: self.now, limit, is_told: false }
+            topology.call_pool(id, |pool| pool.reset_after_fork(now));
+        });
     }
 
     /// The server whose owner makes the pool ready and clears it. A closed pool stays as it is.
@@ -398,13 +327,20 @@ impl<C> Topology<C> {
             _ => Err(ApiMisuse::Monitored),
         }
     }
-}
 
-/// When a request that arrives now has no time left to select a server.
-#[inline]
-pub(super) fn end_of_selection(now: Instant, request: &CheckOutRequest, timeout: Duration) -> Instant {
-    let limit = now + timeout;
-    request.deadline.map_or(limit, |deadline| deadline.min(limit))
+    /// The topology that a client with these options begins with (TOP-4).
+    fn initial_description(&self) -> TopologyDescription {
+        let options = &self.options;
+        let topology_type = match &options.replica_set {
+            _ if options.load_balanced => TopologyType::LoadBalanced,
+            _ if options.direct_connection => TopologyType::Single,
+            Some(_) => TopologyType::ReplicaSetNoPrimary,
+            None => TopologyType::Unknown,
+        };
+        let servers = options.seeds.iter().map(unknown).collect();
+        let set_name = options.replica_set.clone();
+        TopologyDescription { set_name, ..TopologyDescription::of_servers(topology_type, servers) }
+    }
 }
 
 /// A request with a deadline ends within serverSelectionTimeoutMS at the latest (CSOT-4).

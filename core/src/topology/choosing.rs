@@ -9,45 +9,12 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::selection::{LatencyWindow, MaxStalenessError, SelectionErrorKind, ServerSelector};
-use super::{Operation, Phase, SelectionDetail, Topology};
+use super::selection::{Criteria, LatencyWindow, MaxStalenessError, SelectionErrorKind, ServerSelector};
+use super::{Phase, SelectionDetail, Topology};
 use crate::address::ServerAddress;
 use crate::monitor::ServerDescription;
-use crate::pool::{CheckOutRequest, PoolState};
+use crate::pool::{CheckOutRequest, Pool, PoolState};
 use crate::server::ServerId;
-
-/// What a check-out wants of its server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Criteria {
-    /// Which servers suit it. Default any that takes writes.
-    pub selector: ServerSelector,
-    /// Servers on which the operation has failed already: they are taken only if no other one suits (SEL-10).
-    pub deprioritized: Vec<ServerAddress>,
-    /// What the server is for, in the words of the log. It has no part in the choice.
-    pub operation: Option<Arc<Operation>>,
-}
-
-impl Criteria {
-    /// Any server that takes writes.
-    pub const WRITABLE: &'static Self =
-        &Self { selector: ServerSelector::Writable, deprioritized: Vec::new(), operation: None };
-
-    /// Whether both want the same of their servers.
-    pub(super) fn wants_same(&self, other: &Self) -> bool {
-        self.selector == other.selector && self.deprioritized == other.deprioritized
-    }
-
-    #[inline]
-    fn wants_any_writable(&self) -> bool {
-        matches!(self.selector, ServerSelector::Writable) && self.deprioritized.is_empty()
-    }
-
-    /// Whether it wants any server that takes writes, for an operation that nobody named.
-    #[inline]
-    pub(crate) fn is_default(&self) -> bool {
-        self.wants_any_writable() && self.operation.is_none()
-    }
-}
 
 /// The servers to choose from, for what was wanted lately.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -66,9 +33,13 @@ impl<C> Topology<C> {
     /// # Errors
     /// maxStalenessSeconds is too small for a replica set (SEL-24).
     pub fn suitable_servers(&self, criteria: &Criteria) -> Result<Vec<Arc<ServerDescription>>, MaxStalenessError> {
-        let Criteria { selector, deprioritized, .. } = criteria;
-        let suitable = self.description.suitable_servers(selector, deprioritized, self.options.heartbeat_frequency)?;
+        let suitable = self.suitable(&criteria.selector, &criteria.deprioritized)?;
         Ok(suitable.into_iter().filter_map(|at| self.description.servers.get(at).map(Arc::clone)).collect())
+    }
+
+    /// Servers that suit, as positions in the description.
+    fn suitable(&self, selector: &ServerSelector, avoided: &[ServerAddress]) -> Result<Vec<usize>, MaxStalenessError> {
+        self.description.suitable_servers(selector, avoided, self.options.heartbeat_frequency)
     }
 
     /// The server for a check-out: where several are fast enough, the one that has a connection of its key. `None` if
@@ -89,7 +60,7 @@ impl<C> Topology<C> {
             return Ok(None);
         }
         if let ServerSelector::Pinned(address) = &criteria.selector
-            && !self.description.servers.iter().any(|server| server.address == *address)
+            && self.description.server(address).is_none()
         {
             return Err(SelectionErrorKind::ServerLeft);
         }
@@ -104,16 +75,13 @@ impl<C> Topology<C> {
         if let Some(key) = request.affinity {
             let ids = window.servers().iter().filter_map(|&position| server_at(position));
             let mut suitable = ids.filter(|&id| self.takes_check_outs(id));
-            let is_bound = |&id: &ServerId| {
-                let pool = self.known_pool(id, request.identity).and_then(|pool| servers.get(pool));
-                pool.is_some_and(|pool| pool.pool.is_bound(key))
-            };
-            if let Some(own) = suitable.find(is_bound) {
+            let pool = |id: ServerId| self.known_pool(id, request.identity).and_then(|pool| servers.pool(pool));
+            if let Some(own) = suitable.find(|&id| pool(id).is_some_and(|pool| pool.is_bound(key))) {
                 return Ok(Some(own));
             }
         }
         let operation_count = |position| {
-            let counts = server_at(position).and_then(|id| servers.get(id)).map(|server| server.pool.counts());
+            let counts = server_at(position).and_then(|id| servers.pool(id)).map(Pool::counts);
             counts.map_or(0, |counts| u64::from(counts.in_use) + u64::from(counts.waiting))
         };
         let chosen = window.choose(&mut self.random, operation_count).and_then(server_at);
@@ -123,15 +91,14 @@ impl<C> Topology<C> {
     /// Whether a check-out that begins in the server's pool now can wait there. It could not in one that is paused, and would
     /// come back at once.
     pub(super) fn takes_check_outs(&self, server: ServerId) -> bool {
-        let pool = self.servers.get(server).map(|server| server.pool.state());
-        self.phase != Phase::Monitored || pool == Some(PoolState::Ready)
+        self.phase != Phase::Monitored || self.servers.pool(server).map(Pool::state) == Some(PoolState::Ready)
     }
 
     /// Whether a server is still what a check-out wants that was sent there.
     pub(super) fn suits(&self, server: ServerId, criteria: &Criteria) -> bool {
         let Some(server) = self.servers.get(server).filter(|server| !server.has_left()) else { return false };
-        let suitable = self.description.suitable_servers(&criteria.selector, &[], self.options.heartbeat_frequency);
-        let mut suitable = suitable.unwrap_or_default().into_iter().filter_map(|at| self.description.servers.get(at));
+        let suitable = self.suitable(&criteria.selector, &[]).unwrap_or_default();
+        let mut suitable = suitable.into_iter().filter_map(|at| self.description.servers.get(at));
         suitable.any(|suitable| suitable.address == server.description.address)
     }
 
@@ -150,17 +117,14 @@ impl<C> Topology<C> {
         if !self.description.is_compatible() || self.selection_detail == SelectionDetail::All {
             return None;
         }
-        let writable =
-            self.description.suitable_servers(&ServerSelector::Writable, &[], self.options.heartbeat_frequency);
-        match writable.as_deref() {
+        match self.suitable(&ServerSelector::Writable, &[]).as_deref() {
             Ok(&[only]) => self.windows.servers.get(only).copied().flatten(),
             _ => None,
         }
     }
 
     fn add_window(&mut self, criteria: &Criteria) -> Result<usize, MaxStalenessError> {
-        let Criteria { selector, deprioritized, .. } = criteria;
-        let suitable = self.description.suitable_servers(selector, deprioritized, self.options.heartbeat_frequency)?;
+        let suitable = self.suitable(&criteria.selector, &criteria.deprioritized)?;
         let window = LatencyWindow::new(&self.description, &suitable, self.options.local_threshold);
         if self.windows.recent.len() >= MOST_WINDOWS {
             self.windows.recent.remove(0);

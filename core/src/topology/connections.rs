@@ -2,10 +2,11 @@
 
 use core::time::Duration;
 
+use super::checks::is_older;
 use super::{MonitorCall, Topology};
-use crate::connection::{EstablishError, Fault};
+use crate::connection::EstablishError;
 use crate::monitor::{Call, ServerDescription, ServerType};
-use crate::pool::{ApiMisuse, Cause, Clear, Handle, PhaseTimes, Pool, Reaction, Refused};
+use crate::pool::{ApiMisuse, Cause, Clear, ConnectionState, Handle, PhaseTimes, Pool, Reaction, Refused};
 use crate::server::reaction::{self, Circumstances, Reactions};
 use crate::server::{OperationError, Server, ServerId, StateChange};
 use crate::service_id::ServiceId;
@@ -34,9 +35,9 @@ impl<C> Topology<C> {
         if let Some(service_id) = service_id {
             return self.call_pool_of(connection, |pool| pool.handle_hello(now, connection, service_id));
         }
-        let id = self.owner(connection)?;
-        let member = self.member_of(id);
-        let is_stale = self.servers.get(id).is_none_or(|server| server.pool.is_stale(connection));
+        let (id, owner) = self.owner(connection)?;
+        let member = owner.member(id);
+        let is_stale = owner.pool.is_stale(connection);
         if let Some(server) = self.servers.get(member).filter(|_| !is_stale) {
             let known = &server.description;
             let is_known = description.server_type != ServerType::Unknown;
@@ -44,7 +45,10 @@ impl<C> Topology<C> {
             description.round_trip_time = round_trip_time.filter(|_| is_known);
             description.min_round_trip_time = if is_known { known.min_round_trip_time } else { Duration::ZERO };
             description.last_update_time = Some(self.now);
-            self.learn_from_application(member, description);
+            if !server.has_left() && !is_older(known, &description) {
+                self.believe(member, description);
+            }
+            self.hurry_monitor(member);
         }
         Ok(())
     }
@@ -62,8 +66,7 @@ impl<C> Topology<C> {
     /// # Errors
     /// Those of [`Pool::handle_established`](crate::pool::Pool::handle_established).
     pub fn handle_established(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
-        self.advance(now);
-        self.hand_in(connection, socket, |pool, socket| pool.handle_established(now, connection, socket))
+        self.hand_in(now, connection, socket, |pool, socket| pool.handle_established(now, connection, socket))
     }
 
     /// Establishing a connection failed. Clears the pool if the error blames the server (SDAM-4 to SDAM-8), or
@@ -78,23 +81,23 @@ impl<C> Topology<C> {
         error: EstablishError,
     ) -> Result<(), ApiMisuse> {
         self.advance(now);
-        let (id, topology_version) = (self.owner(connection)?, error.topology_version);
+        let (id, owner) = self.owner(connection)?;
+        let topology_version = error.topology_version;
         let mut circumstances = self.circumstances(id, connection, topology_version);
-        // That the server refuses an old credential says nothing about it.
-        circumstances.is_stale |= self.servers.get(id).is_some_and(|server| {
-            server.pool.is_refused_as_outdated(connection, &error)
-                || (self.acts_for_several_users(server) && is_about_the_user(&error))
-        });
+        // That the server refuses an old credential, or this user of several, says nothing about it.
+        let acts_for_several_users = owner.of_identity.is_some() || self.has_identities();
+        circumstances.is_stale |= owner.pool.is_refused_as_outdated(connection, &error)
+            || (acts_for_several_users && is_about_the_user(&error));
         let reactions = reaction::to_establish_error(&error, circumstances);
-        let is_pending = self.servers.get(id).map_or(Ok(false), |server| server.pool.is_pending(connection))?;
+        let is_pending = owner.pool.find_in(connection, ConnectionState::Pending)?.is_some();
         if reactions.mark_unknown && is_pending {
             self.mark_unknown(self.member_of(id), Cause::of(&error), topology_version);
         }
-        let cause = (reactions.clear && self.shares_limits()).then(|| Cause::of(&error));
+        let clear = (reactions.clear && is_pending && self.shares_limits()).then(|| Clear::pool(Cause::of(&error)));
         let reaction = if reactions.clear { Reaction::ClearPool } else { Reaction::KeepPool };
         self.call_pool_of(connection, |pool| pool.handle_establish_failed(now, connection, error, reaction))?;
-        if let Some(cause) = cause.filter(|_| is_pending) {
-            self.clear_siblings(id, &cause);
+        if let Some(clear) = clear {
+            self.clear_siblings(id, &clear);
         }
         self.react(id, reactions);
         Ok(())
@@ -105,8 +108,7 @@ impl<C> Topology<C> {
     /// # Errors
     /// Those of [`Pool::handle_refreshed`](crate::pool::Pool::handle_refreshed).
     pub fn handle_refreshed(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
-        self.advance(now);
-        self.hand_in(connection, socket, |pool, socket| pool.handle_refreshed(now, connection, socket))
+        self.hand_in(now, connection, socket, |pool, socket| pool.handle_refreshed(now, connection, socket))
     }
 
     /// The server has not answered on a connection that was idle for long. That says about the server what the error of an
@@ -121,8 +123,8 @@ impl<C> Topology<C> {
         error: OperationError,
     ) -> Result<(), ApiMisuse> {
         self.advance(now);
-        let id = self.owner(connection)?;
-        if self.servers.get(id).map_or(Ok(false), |server| server.pool.is_refreshing(connection))? {
+        let (id, owner) = self.owner(connection)?;
+        if owner.pool.find_in(connection, ConnectionState::Refreshing)?.is_some() {
             self.weigh_operation_error(id, connection, error)?;
         }
         self.call_pool_of(connection, |pool| pool.handle_refresh_failed(now, connection))
@@ -165,11 +167,11 @@ impl<C> Topology<C> {
         error: OperationError,
     ) -> Result<(), ApiMisuse> {
         self.advance(now);
-        let id = self.owner(connection)?;
-        if !self.servers.get(id).map_or(Ok(false), |server| server.pool.in_use(connection))? {
-            return Ok(());
+        let (id, owner) = self.owner(connection)?;
+        match owner.pool.find_in(connection, ConnectionState::InUse)? {
+            Some(_) => self.weigh_operation_error(id, connection, error),
+            None => Ok(()),
         }
-        self.weigh_operation_error(id, connection, error)
     }
 
     /// Does what an error on an established connection calls for.
@@ -185,7 +187,7 @@ impl<C> Topology<C> {
             self.mark_unknown(self.member_of(id), error.cause.clone(), error.topology_version);
         }
         if reactions.clear {
-            let service_id = self.servers.get(id).and_then(|server| server.pool.service_of(connection));
+            let service_id = self.servers.pool(id).and_then(|pool| pool.service_of(connection));
             let clear = Clear { service_id, ..Clear::pool(error.cause) };
             self.clear_pools(id, &clear)?;
         } else if reactions.mark_unknown {
@@ -195,28 +197,29 @@ impl<C> Topology<C> {
         Ok(())
     }
 
-    /// The server of a connection.
-    fn owner(&self, connection: Handle) -> Result<ServerId, ApiMisuse> {
-        self.servers.id_at(connection.slot()).ok_or(ApiMisuse::ForeignConnection)
+    /// The server of a connection, or what stands for an identity there.
+    fn owner(&self, connection: Handle) -> Result<(ServerId, &Server<C>), ApiMisuse> {
+        let id = self.servers.id_at(connection.slot());
+        id.zip(self.servers.peek(connection.slot())).ok_or(ApiMisuse::ForeignConnection)
     }
 
     /// Makes a call of the connection's pool that takes its socket.
     fn hand_in(
         &mut self,
+        now: Instant,
         connection: Handle,
         socket: C,
         call: impl FnOnce(&mut Pool<C>, C) -> Result<(), Refused<C>>,
     ) -> Result<(), Refused<C>> {
-        let server = match self.owner(connection) {
-            Ok(server) => server,
-            Err(misuse) => return Err(Refused { socket, misuse }),
+        self.advance(now);
+        let id = self.servers.id_at(connection.slot());
+        id.into_iter().for_each(|id| self.lend_permits(id));
+        let Some((id, pool)) = id.and_then(|id| Some((id, self.servers.pool_mut(id)?))) else {
+            return Err(Refused { socket, misuse: ApiMisuse::ForeignConnection });
         };
-        let mut socket = Some(socket);
-        let taken = self.call_pool(server, |pool| socket.take().map_or(Ok(()), |socket| call(pool, socket)));
-        match (taken, socket) {
-            (None, Some(socket)) => Err(Refused { socket, misuse: ApiMisuse::ForeignConnection }),
-            (taken, _) => taken.unwrap_or(Ok(())),
-        }
+        let taken = call(pool, socket);
+        self.collect(id);
+        taken
     }
 
     /// Makes a call of the connection's pool.
@@ -225,7 +228,7 @@ impl<C> Topology<C> {
         connection: Handle,
         call: impl FnOnce(&mut Pool<C>) -> Result<T, ApiMisuse>,
     ) -> Result<T, ApiMisuse> {
-        let server = self.owner(connection)?;
+        let (server, _) = self.owner(connection)?;
         self.call_pool(server, call).unwrap_or(Err(ApiMisuse::ForeignConnection))
     }
 
@@ -237,32 +240,22 @@ impl<C> Topology<C> {
     ) -> Circumstances {
         let member = self.servers.get(self.member_of(server));
         let known_version = member.and_then(|member| member.description.topology_version);
-        let server = self.servers.get(server);
-        let is_stale = server.is_none_or(|server| {
-            server.pool.is_stale(connection) || TopologyVersion::is_error_stale(known_version, topology_version)
-        });
+        let is_old = TopologyVersion::is_error_stale(known_version, topology_version);
+        let pool = self.servers.pool(server);
         Circumstances {
-            is_stale,
+            is_stale: pool.is_none_or(|pool| is_old || pool.is_stale(connection)),
             load_balanced: self.options.load_balanced,
-            service_is_known: server.is_some_and(|server| server.pool.service_of(connection).is_some()),
+            service_is_known: pool.is_some_and(|pool| pool.service_of(connection).is_some()),
         }
-    }
-
-    /// Whether the connections of a pool are one user's of several: of an identity, or of the credential of the options next to
-    /// identities.
-    fn acts_for_several_users(&self, pool: &Server<C>) -> bool {
-        pool.of_identity.is_some() || self.has_identities()
     }
 
     fn react(&mut self, pool: ServerId, reactions: Reactions) {
         let server = self.member_of(pool);
         let Reactions { clear: _, mark_unknown, cancel_check, request_check } = reactions;
-        for (is_wanted, call) in
-            [(mark_unknown, Call::MarkUnknown), (cancel_check, Call::CancelCheck), (request_check, Call::RequestCheck)]
-        {
-            if is_wanted {
-                self.call_monitor(server, MonitorCall::Call(call));
-            }
+        let calls =
+            [(mark_unknown, Call::MarkUnknown), (cancel_check, Call::CancelCheck), (request_check, Call::RequestCheck)];
+        for (_, call) in calls.into_iter().filter(|(is_wanted, _)| *is_wanted) {
+            self.call_monitor(server, MonitorCall::Call(call));
         }
         self.hurry_monitor(server);
     }
@@ -270,9 +263,5 @@ impl<C> Topology<C> {
 
 /// Whether a server has refused this user, and said nothing about itself: a server that shuts down or recovers refuses everybody.
 fn is_about_the_user(error: &EstablishError) -> bool {
-    let announces_change = match error.fault {
-        Fault::Server { code } => StateChange::of(code, &error.message).is_some(),
-        Fault::Network | Fault::Timeout | Fault::Other => false,
-    };
-    error.is_about_the_credential() && !announces_change
+    error.is_about_the_credential() && StateChange::of_establish_error(error).is_none()
 }

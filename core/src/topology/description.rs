@@ -10,7 +10,6 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::topology_options::TopologyOptions;
 use crate::address::ServerAddress;
 use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
@@ -65,18 +64,6 @@ impl TopologyDescription {
             servers,
             removed: Vec::new(),
         }
-    }
-
-    /// The topology that a client with these options begins with (TOP-4).
-    pub(super) fn initial(options: &TopologyOptions) -> Self {
-        let topology_type = match &options.replica_set {
-            _ if options.load_balanced => TopologyType::LoadBalanced,
-            _ if options.direct_connection => TopologyType::Single,
-            Some(_) => TopologyType::ReplicaSetNoPrimary,
-            None => TopologyType::Unknown,
-        };
-        let servers = options.seeds.iter().map(unknown).collect();
-        Self { set_name: options.replica_set.clone(), ..Self::of_servers(topology_type, servers) }
     }
 
     /// The description of the server at `address`, if it belongs to the topology.
@@ -137,12 +124,13 @@ impl TopologyDescription {
         }
     }
 
-    /// Whether a pool is kept for a server of `server_type` (TOP-46).
-    pub(super) fn wants_pool(&self, server_type: ServerType) -> bool {
+    /// Whether operations may be sent to a server of this type, so that it has a pool (TOP-46): one that has data, or a known one in
+    /// Single. While the type of the topology is not known, no server is known to have data.
+    pub(super) fn may_use(&self, server_type: ServerType) -> bool {
         match self.topology_type {
+            TopologyType::Unknown => false,
             TopologyType::Single => server_type != ServerType::Unknown,
-            TopologyType::Unknown
-            | TopologyType::ReplicaSetNoPrimary
+            TopologyType::ReplicaSetNoPrimary
             | TopologyType::ReplicaSetWithPrimary
             | TopologyType::Sharded
             | TopologyType::LoadBalanced => server_type.is_data_bearing(),

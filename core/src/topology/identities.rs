@@ -15,15 +15,13 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::usage::Used;
 use super::{MonitorCall, Topology};
 use crate::monitor::{Call, ServerType};
-use crate::options::{PoolLimits, PoolSizes};
-use crate::pool::{Admission, ApiMisuse, Cause, CheckOutRequest, Clear, Handle, IdentityId, Pool, PoolState};
+use crate::options::PoolOptions;
+use crate::pool::{Admission, ApiMisuse, CheckOutRequest, Clear, Counts, Handle, IdentityId, Pool, PoolState};
 use crate::server::{IdentityOfServer, Membership, Server, ServerId};
 use crate::time::Instant;
 
@@ -36,16 +34,7 @@ pub(super) struct Identities {
     last: u32,
     /// Whether there ever was one: then the limits of each server's pool are shared.
     are_shared: bool,
-    #[serde(skip)]
-    recent: RecentPools,
 }
-
-/// Where the pools of identities are that were asked for lately. An identity has one place here, by its number; what is there counts
-/// only if the pool says so, too.
-#[derive(Clone, Copy, Default)]
-struct RecentPools([u32; RECENT]);
-
-const RECENT: usize = 16;
 
 /// The pools of which one could give up a connection for another pool.
 pub(super) enum Donors {
@@ -60,20 +49,19 @@ pub(super) enum Donors {
 struct SharedLimits {
     max_pool_size: u32,
     max_connecting: u32,
-    used: Used,
+    used: Counts,
 }
 
 impl SharedLimits {
     /// Connections that the pools may have besides those that they have, when so many are `closed`.
     fn left(self, closed: u32) -> u32 {
-        let Used { total, pending, .. } = self.used;
-        let room = self.max_pool_size.saturating_add(closed).saturating_sub(total);
-        room.min(self.max_connecting.saturating_sub(pending))
+        let room = self.max_pool_size.saturating_add(closed).saturating_sub(self.used.total());
+        room.min(self.max_connecting.saturating_sub(self.used.pending))
     }
 
     /// Whether they have more than maxPoolSize.
     fn are_exceeded(self) -> bool {
-        self.used.total > self.max_pool_size
+        self.used.total() > self.max_pool_size
     }
 }
 
@@ -85,13 +73,6 @@ impl Donors {
             Self::OfServer(only) => *only == server,
             Self::None => false,
         }
-    }
-}
-
-impl fmt::Debug for RecentPools {
-    /// What is in it makes no difference between topologies.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RecentPools")
     }
 }
 
@@ -115,9 +96,8 @@ impl<C> Topology<C> {
     pub fn remove_identity(&mut self, now: Instant, identity: IdentityId) {
         self.advance(now);
         self.identities.known.remove(&identity);
-        let pools = self.identities.pools.get(&identity).cloned().unwrap_or_default();
-        for (_, pool) in pools {
-            self.close_single_pool(pool);
+        for pool in self.pools_of_identity(identity) {
+            self.close_pool(pool);
         }
     }
 
@@ -138,13 +118,11 @@ impl<C> Topology<C> {
         self.advance(now);
         let pools: Vec<ServerId> = match identity {
             None => self.servers.members().map(|(id, _)| id).collect(),
-            Some(identity) => {
-                self.identities.pools.get(&identity).into_iter().flatten().map(|&(_, pool)| pool).collect()
-            }
+            Some(identity) => self.pools_of_identity(identity),
         };
         // All of them first: a connection that retires may let another pool create one, which has the new credential.
         for &pool in &pools {
-            self.servers.get_mut(pool).into_iter().for_each(|server| server.pool.outdate_connections());
+            self.servers.pool_mut(pool).into_iter().for_each(Pool::outdate_connections);
         }
         for pool in pools {
             self.call_pool(pool, |pool| pool.retire_outdated(now));
@@ -155,6 +133,11 @@ impl<C> Topology<C> {
                 self.call_monitor(pool, MonitorCall::Call(Call::RequestCheck));
             }
         }
+    }
+
+    /// The pools of an identity at all servers.
+    fn pools_of_identity(&self, identity: IdentityId) -> Vec<ServerId> {
+        self.identities.pools.get(&identity).into_iter().flatten().map(|&(_, pool)| pool).collect()
     }
 
     /// The identity that a check-out asks for and nobody knows.
@@ -187,23 +170,6 @@ impl<C> Topology<C> {
         known.map(|&(_, pool)| pool)
     }
 
-    /// The pool of an identity at a server, if it was asked for lately or is found otherwise.
-    #[inline(always)]
-    pub(super) fn pool_of_identity(&mut self, server: ServerId, identity: IdentityId) -> Option<&mut Pool<C>> {
-        let slot = self.identities.recent.0[identity.0 as usize % RECENT];
-        let wanted = IdentityOfServer { server, identity };
-        let is_wanted = self.servers.peek(slot).is_some_and(|recent| recent.of_identity == Some(wanted));
-        let slot = if is_wanted { slot } else { self.search_pool(wanted)? };
-        Some(&mut self.servers.at(slot)?.pool)
-    }
-
-    #[cold]
-    fn search_pool(&mut self, IdentityOfServer { server, identity }: IdentityOfServer) -> Option<u32> {
-        let slot = self.known_pool(server, Some(identity))?.slot();
-        self.identities.recent.0[identity.0 as usize % RECENT] = slot;
-        Some(slot)
-    }
-
     /// The server that a pool belongs to: itself, unless it is an identity's.
     pub fn member_of(&self, pool: ServerId) -> ServerId {
         self.servers.get(pool).map_or(pool, |server| server.member(pool))
@@ -217,43 +183,37 @@ impl<C> Topology<C> {
 
     /// Clears the pools at a server. Behind a load balancer each pool has services of its own, and only this one is meant.
     pub(super) fn clear_pools(&mut self, pool: ServerId, clear: &Clear) -> Result<(), ApiMisuse> {
-        let now = self.now;
         if self.options.load_balanced {
-            return self.call_pool(pool, |pool| pool.clear(now, clear.clone())).unwrap_or(Ok(()));
+            return self.clear_pool(pool, clear);
         }
-        for id in self.pools_of(self.member_of(pool)) {
-            self.outdate_if_removed(id);
-            self.call_pool(id, |pool| pool.clear(now, clear.clone())).unwrap_or(Ok(()))?;
-        }
-        Ok(())
+        self.pools_of(self.member_of(pool)).into_iter().try_for_each(|id| self.clear_pool(id, clear))
     }
 
-    /// The pools of a server are cleared. What an identity that was removed has left there is older than that, and its errors are
-    /// old news (SDAM-4).
-    fn outdate_if_removed(&mut self, pool: ServerId) {
-        if let Some(server) = self.servers.get_mut(pool).filter(|server| server.of_identity.is_some()) {
+    /// Does with the other pools of a server what a failure has done with one of them.
+    pub(super) fn clear_siblings(&mut self, pool: ServerId, clear: &Clear) {
+        let siblings = if self.options.load_balanced { Vec::new() } else { self.siblings_of(pool) };
+        for sibling in siblings {
+            let _ = self.clear_pool(sibling, clear);
+        }
+    }
+
+    /// Clears a pool. What an identity that was removed has left there is older than that, and its errors are old news (SDAM-4).
+    fn clear_pool(&mut self, id: ServerId, clear: &Clear) -> Result<(), ApiMisuse> {
+        let now = self.now;
+        if let Some(server) = self.servers.get_mut(id)
+            && server.of_identity.is_some()
+            && !self.options.load_balanced
+        {
             server.pool.outdate_if_closed();
         }
+        self.call_pool(id, |pool| pool.clear(now, clear.clone())).unwrap_or(Ok(()))
     }
 
-    /// Does with the pools of identities what a failure has done with another pool of their server.
-    pub(super) fn clear_siblings(&mut self, pool: ServerId, cause: &Cause) {
-        let now = self.now;
-        for sibling in self.pools_of(self.member_of(pool)) {
-            if sibling != pool && !self.options.load_balanced {
-                self.outdate_if_removed(sibling);
-                let _ = self.call_pool(sibling, |pool| pool.clear(now, Clear::pool(cause.clone())));
-            }
-        }
-    }
-
-    /// Gives the pools of identities the limits of their server's pool. What they have too many together is closed when the
-    /// budget is shared, after each call.
-    pub(super) fn resize_siblings(&mut self, server: ServerId, limits: PoolLimits) {
-        let limits = limits.sizes(PoolSizes { min_pool_size: Some(0), ..limits.sizes });
-        for sibling in self.pools_of(server).into_iter().filter(|&id| id != server) {
-            let _ = self.resize_pool(sibling, limits);
-        }
+    /// The pools at the server of this one, without it.
+    fn siblings_of(&self, pool: ServerId) -> Vec<ServerId> {
+        let mut pools = self.pools_of(self.member_of(pool));
+        pools.retain(|&id| id != pool);
+        pools
     }
 
     /// Whether the pools of a server have more connections together than maxPoolSize, which has become smaller.
@@ -286,13 +246,9 @@ impl<C> Topology<C> {
 
     /// The pools of a server back off together, and have its limit of new connections together.
     pub(super) fn share_admission(&mut self, from: ServerId, admission: &Admission) {
-        if self.shares_limits() {
-            for sibling in self.pools_of(self.member_of(from)) {
-                if sibling != from
-                    && let Some(server) = self.servers.get_mut(sibling)
-                {
-                    server.pool.follow_admission(admission.clone());
-                }
+        for sibling in self.siblings_of(from) {
+            if let Some(pool) = self.servers.pool_mut(sibling) {
+                pool.follow_admission(admission.clone());
             }
         }
     }
@@ -302,9 +258,8 @@ impl<C> Topology<C> {
         if self.shares_limits() {
             self.count_usage();
             let of_server = self.usage.of_server(self.member_of(pool)).waiting;
-            if let Some(server) = self.servers.get_mut(pool) {
-                let own = server.pool.counts().waiting;
-                server.pool.note_waiting_elsewhere(of_server.saturating_sub(own));
+            if let Some(pool) = self.servers.pool_mut(pool) {
+                pool.note_waiting_elsewhere(of_server.saturating_sub(pool.counts().waiting));
             }
         }
     }
@@ -321,24 +276,16 @@ impl<C> Topology<C> {
     }
 
     fn add_pool(&mut self, server: ServerId, identity: IdentityId) -> Option<ServerId> {
-        let owner = self.servers.get(server)?;
-        let (address, state) = (Arc::clone(owner.pool.shared_address()), owner.pool.state());
-        let admission = owner.pool.admission();
-        let mut options = owner.pool.options().clone();
-        options.min_pool_size = None;
-        let id = self.servers.next_id();
-        let pool = Pool::of_server(address, options, self.now, id.pool_owner()).ok()?;
-        let mut added = Server::new(pool, Membership::Used);
+        let owner = self.servers.pool(server)?;
+        let (address, state, admission) = (Arc::clone(owner.shared_address()), owner.state(), owner.admission());
+        let options = PoolOptions { min_pool_size: None, ..owner.options().clone() };
+        let id = self.add_server(address, options, Membership::Used)?;
+        let added = self.servers.get_mut(id)?;
         added.of_identity = Some(IdentityOfServer { server, identity });
-        added.pool.observe(self.observed);
-        added.pool.record_durations(self.durations.is_some());
-        added.pool.lend_nothing();
         added.pool.follow_admission(admission);
         if state == PoolState::Ready {
             added.pool.ready(self.now);
         }
-        self.servers.add(id, added);
-        self.usage.forget();
         self.identities.pools.entry(identity).or_default().push((server, id));
         Some(id)
     }

@@ -19,49 +19,36 @@
 //! | `connections` | what happens at connections, and what it says about their server |
 //! | `checks` | what checks and hellos say about a server, and what follows for all of them |
 //! | `description`, `update`, `transition` | what is known of the servers, and what a new description of one makes of it |
-//! | `resize`, `roles` | new limits for all pools, or after a change of a server's role |
-//! | `min_pool_sizes` | minimums that follow another server's pool |
+//! | `sizes` | new limits for all pools, by the roles of servers, and by what other servers' pools have |
 //! | `budget` | a limit of the connections that all pools have together |
 //! | `usage` | the connections that pools have together |
+//! | `identities` | several users with pools of their own at each server |
 //! | `servers` | the servers by their ids |
-//! | `waiting` | check-outs that wait for a server |
-//! | `reselection` | check-outs that go back to wait for a server |
-//! | `binding` | what a check-out lacks that waits |
+//! | `waiting` | who waits for a server, and what those want who wait in its pool |
+//! | `selecting` | how check-outs wait for a server, go on, fail, and come back |
 //! | `warm_up` | connections to servers before anybody needs them |
-//! | `rescan` | servers that follow the seed list in DNS |
 //! | [`selection`], `choosing` | which servers suit an operation, and the one that is chosen |
-//! | `selection_event` | what happens while servers are selected |
-//! | [`seed_list`] | the servers that DNS names |
+//! | [`seed_list`] | the servers that DNS names, at first and later |
 //! | `queries` | what can be asked |
-//! | `snapshot` | its state without the sockets |
-//! | `topology_options`, `input`, `output`, `event` | options, calls as data, outputs and events |
-//! | `outputs` | the outputs that are not polled yet |
+//! | `topology_options`, `input`, `output` | options, calls as data, outputs and events |
 //!
 #![doc = include_str!("../../docs/topology.md")]
 
-mod binding;
 mod budget;
 mod callers;
 mod checks;
 mod choosing;
 mod connections;
 mod description;
-mod event;
 mod identities;
 mod input;
-mod min_pool_sizes;
 mod output;
-mod outputs;
 mod queries;
-mod rescan;
-mod reselection;
-mod resize;
-mod roles;
 pub mod seed_list;
+mod selecting;
 pub mod selection;
-mod selection_event;
 mod servers;
-mod snapshot;
+mod sizes;
 mod topology_options;
 mod transition;
 mod update;
@@ -70,36 +57,33 @@ mod waiting;
 mod warm_up;
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::binding::Binding;
-pub use self::choosing::Criteria;
 use self::choosing::Windows;
 pub use self::description::{TopologyDescription, TopologyType};
-pub use self::event::TopologyEvent;
 use self::identities::Identities;
 pub use self::input::{Answer, Input};
-pub use self::min_pool_sizes::MinPoolSizePolicy;
-pub use self::output::{MonitorCall, Output, Timeout, TimeoutReason};
-use self::outputs::Outputs;
-pub use self::roles::SizesByRole;
+pub use self::output::{
+    MonitorCall, Output, SelectionDetail, SelectionEvent, SelectionEventKind, Timeout, TimeoutReason, TopologyEvent,
+};
+pub use self::queries::Binding;
 use self::seed_list::SrvPolling;
-pub use self::selection::{SelectionError, SelectionErrorKind, ServerSelector};
-pub use self::selection_event::{Operation, SelectionDetail, SelectionEvent, SelectionEventKind};
+pub use self::selection::{Criteria, Operation, SelectionError, SelectionErrorKind, ServerSelector};
 use self::servers::Servers;
-pub use self::topology_options::TopologyOptions;
+pub use self::topology_options::{MinPoolSizePolicy, SizesByRole, TopologyOptions};
 use self::usage::Usage;
-pub use self::waiting::SelectionId;
 use self::waiting::Selections;
+pub use self::waiting::{CheckOut, SelectionId};
 use self::warm_up::WarmUps;
 pub use self::warm_up::{WarmUpError, WarmUpId};
 use crate::address::ServerAddress;
 use crate::options::{PoolOptions, PoolOptionsError};
-use crate::pool::{CheckOutId, Durations, Pool, Stats};
+use crate::pool::{Durations, Pool, Stats};
 use crate::random::Random;
 use crate::server::{Membership, Server, ServerEvent, ServerId};
 use crate::time::Instant;
@@ -138,7 +122,7 @@ pub struct Topology<C> {
     windows: Windows,
     random: Random,
     now: Instant,
-    outputs: Outputs<C>,
+    outputs: VecDeque<Output<C>>,
     observed: bool,
     selection_detail: SelectionDetail,
 }
@@ -156,14 +140,8 @@ enum Phase {
     Closed,
 }
 
-/// A check-out that a caller asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum CheckOut {
-    /// It began in the pool of a server.
-    Started(CheckOutId),
-    /// It waits for a server: [`Output::Selected`] or [`Output::SelectionFailed`] follows.
-    Selecting(SelectionId),
-}
+/// The capacity that the queue of outputs keeps; the memory of a burst is given back.
+const KEPT: usize = 1024;
 
 impl<C> Topology<C> {
     /// A topology of the seeds in `options`, each with a pool with `pool_options`. Nothing happens before
@@ -198,7 +176,7 @@ impl<C> Topology<C> {
             warm_ups: WarmUps::default(),
             windows: Windows::default(),
             now: Instant::ORIGIN,
-            outputs: Outputs::new(),
+            outputs: VecDeque::new(),
             observed: true,
             selection_detail: SelectionDetail::None,
         }
@@ -233,9 +211,13 @@ impl<C> Topology<C> {
             self.handle_timeout_within_budget();
         } else {
             self.servers.iter_mut().for_each(|(_, server)| server.pool.handle_timeout(now));
-            self.collect_all();
+            self.for_each(Self::collect);
         }
-        self.fail_overdue_selections();
+        while let Some((at, selection)) = self.selections.next_deadline()
+            && at <= self.now
+        {
+            self.fail_selection(selection, SelectionErrorKind::Timeout);
+        }
         self.ask_for_srv_if_due();
     }
 
@@ -243,6 +225,9 @@ impl<C> Topology<C> {
     #[must_use = "an action that is not carried out is lost"]
     #[inline]
     pub fn poll_output(&mut self) -> Option<Output<C>> {
+        if self.outputs.is_empty() && self.outputs.capacity() > 2 * KEPT {
+            self.outputs.shrink_to(KEPT);
+        }
         self.outputs.pop_front()
     }
 
@@ -259,15 +244,14 @@ impl<C> Topology<C> {
         if !self.is_drained() {
             return Some(Timeout { at: self.now, reason: TimeoutReason::Outputs });
         }
-        let selection = self.selections.next_deadline();
-        let mut next = selection.map(|(at, _)| Timeout { at, reason: TimeoutReason::Selection });
-        for (id, server) in self.servers.iter().filter(|(_, server)| server.membership != Membership::Unused) {
-            let pool = server.pool.poll_timeout();
-            let pool = pool.map(|pool| Timeout { at: pool.at, reason: TimeoutReason::Pool(id, pool.reason) });
-            next = Timeout::earlier(next, pool);
-        }
+        let selection = self.selections.next_deadline().map(|(at, _)| Timeout { at, reason: TimeoutReason::Selection });
+        let used = self.servers.iter().filter(|(_, server)| server.membership != Membership::Unused);
+        let pools = used.filter_map(|(id, server)| {
+            let pool = server.pool.poll_timeout()?;
+            Some(Timeout { at: pool.at, reason: TimeoutReason::Pool(id, pool.reason) })
+        });
         let polling = self.next_srv_request().map(|at| Timeout { at, reason: TimeoutReason::SrvPolling });
-        Timeout::earlier(next, polling)
+        selection.into_iter().chain(pools).chain(polling).min_by_key(|timeout| timeout.at)
     }
 
     /// Whether events are produced at all. On at first.
@@ -313,10 +297,15 @@ impl<C> Topology<C> {
         self.outputs.push_back(Output::Monitor { server, call });
     }
 
-    /// Adds a server to those that are kept. `None` only if the pool's options were changed into wrong ones.
-    fn add_server(&mut self, address: Arc<ServerAddress>, membership: Membership) -> Option<ServerId> {
+    /// Adds a server to those that are kept. `None` only if the options of its pool were changed into wrong ones.
+    fn add_server(
+        &mut self,
+        address: Arc<ServerAddress>,
+        options: PoolOptions,
+        membership: Membership,
+    ) -> Option<ServerId> {
         let id = self.servers.next_id();
-        let pool = Pool::of_server(address, self.pool_options.clone(), self.now, id.pool_owner()).ok()?;
+        let pool = Pool::of_server(address, options, self.now, id.pool_owner()).ok()?;
         let mut server = Server::new(pool, membership);
         server.pool.observe(self.observed);
         server.pool.record_durations(self.durations.is_some());
@@ -331,9 +320,25 @@ impl<C> Topology<C> {
     /// Makes a call of a server's pool, and takes over its outputs.
     fn call_pool<T>(&mut self, server: ServerId, call: impl FnOnce(&mut Pool<C>) -> T) -> Option<T> {
         self.lend_permits(server);
-        let result = self.servers.get_mut(server).map(|server| call(&mut server.pool));
+        let result = self.servers.pool_mut(server).map(call);
         self.collect(server);
         result
+    }
+
+    /// Makes a call of each pool.
+    fn call_all_pools(&mut self, call: impl Fn(&mut Pool<C>)) {
+        self.for_each(|topology, id| {
+            topology.call_pool(id, &call);
+        });
+    }
+
+    /// Does something with each server and each pool of an identity, in the order of their slots.
+    fn for_each(&mut self, mut act: impl FnMut(&mut Self, ServerId)) {
+        for slot in 0..self.servers.slots() {
+            if let Some(id) = self.servers.id_at(slot) {
+                act(self, id);
+            }
+        }
     }
 
     /// Takes over the outputs of a server's pool, and does what follows for the others.
@@ -344,50 +349,45 @@ impl<C> Topology<C> {
         self.follow_min_pool_sizes();
     }
 
-    /// Takes over the outputs of a server's pool: there is one queue, in one order.
+    /// Takes over the outputs of a server's pool, and lets those go on whom it has failed.
     #[inline(never)]
     fn take_outputs(&mut self, id: ServerId) {
-        self.note_call(id);
-        if self.servers.get(id).is_none_or(|server| server.membership == Membership::Unused) {
+        self.drain_pool(id);
+        let Some((server, origins)) = self.servers.with_origins(id) else { return };
+        if server.membership == Membership::Unused {
             return;
         }
-        while let Some(output) = self.servers.get_mut(id).and_then(|server| server.pool.poll_output()) {
-            self.take_output(id, output);
-        }
-        if let Some((server, origins)) = self.servers.with_origins(id)
-            && server.pool.counts().waiting == 0
-        {
+        if server.pool.counts().waiting == 0 {
             origins.give_back();
         }
         self.serve_reselected();
         self.forget_if_drained(id);
     }
 
-    #[inline(never)]
-    fn collect_all(&mut self) {
-        for slot in 0..self.servers.slots() {
-            if let Some(id) = self.servers.id_at(slot) {
-                self.collect(id);
-            }
+    /// Takes over the outputs of a server's pool, and no more: there is one queue, in one order.
+    fn drain_pool(&mut self, id: ServerId) {
+        self.note_call(id);
+        while let Some(server) = self.servers.get_mut(id).filter(|server| server.membership != Membership::Unused)
+            && let Some(output) = server.pool.poll_output()
+        {
+            self.take_output(id, output);
         }
     }
 
     /// Forgets a server that has left, and whose last connection is closed.
     fn forget_if_drained(&mut self, id: ServerId) {
-        let is_over = self.servers.get(id).is_some_and(|server| server.has_left() && server.pool.counts().total() == 0);
+        let Some(server) = self.servers.get(id) else { return };
         // Those of a closed client stay, for their figures.
-        if is_over && self.phase != Phase::Closed {
-            if let Some(server) = self.servers.get(id) {
-                let stats = server.pool.stats().without_marks();
-                self.departed = self.departed.merge(stats);
-                if let (Some(all), Some(own)) = (&mut self.durations, server.pool.durations()) {
-                    all.add(own);
-                }
-            }
-            self.servers.remove(id);
-            self.usage.forget();
-            self.forget_pool(id);
-            self.call_monitor(id, MonitorCall::Forget);
+        if !server.has_left() || server.pool.counts().total() > 0 || self.phase == Phase::Closed {
+            return;
         }
+        self.departed = self.departed.merge(server.pool.stats().without_marks());
+        if let (Some(all), Some(own)) = (&mut self.durations, server.pool.durations()) {
+            all.add(own);
+        }
+        self.servers.remove(id);
+        self.usage.forget();
+        self.forget_pool(id);
+        self.call_monitor(id, MonitorCall::Forget);
     }
 }

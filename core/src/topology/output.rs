@@ -1,19 +1,23 @@
-//! Outputs of a topology: those of its pools, the results of selections, events, and calls of monitors.
+//! Outputs of a topology: those of its pools, the results of selections, calls of monitors, and its events (MON-14, TOP-40 to TOP-42).
+//! Some events are only for the log: among them what happens while servers are selected (SEL-41, SEL-42).
+//!
+//! A check-out leads to two or more events of selections, so they are made only as far as somebody asks for them. A check-out that
+//! goes back to wait for a server begins a new selection; that it waits is one event.
 
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::event::TopologyEvent;
-use super::selection::SelectionError;
-use super::selection_event::SelectionEvent;
+use super::description::TopologyDescription;
+use super::selection::{Operation, SelectionError, ServerSelector};
 use super::waiting::SelectionId;
 use super::warm_up::{WarmUpError, WarmUpId};
 use crate::address::ServerAddress;
 use crate::monitor::Call;
-use crate::pool::{self, CheckOutId};
+use crate::pool::{self, Cause, CheckOutId};
 use crate::server::{ServerEvent, ServerId};
 use crate::time::Instant;
 
@@ -125,12 +129,135 @@ pub enum TimeoutReason {
     SrvPolling,
 }
 
-impl Timeout {
-    /// The earlier of the two.
-    pub(super) fn earlier(one: Option<Self>, other: Option<Self>) -> Option<Self> {
-        match (one, other) {
-            (Some(one), Some(other)) => Some(if one.at <= other.at { one } else { other }),
-            (one, other) => one.or(other),
+impl<C> Output<C> {
+    /// The output without its socket.
+    pub fn snapshot(&self) -> Output<()> {
+        match self {
+            Self::Pool { server, output } => Output::Pool { server: *server, output: output.snapshot() },
+            Self::Selected { selection, check_out } => {
+                Output::Selected { selection: *selection, check_out: *check_out }
+            }
+            Self::Reselecting { check_out, selection } => {
+                Output::Reselecting { check_out: *check_out, selection: *selection }
+            }
+            Self::SelectionFailed { selection, error } => {
+                Output::SelectionFailed { selection: *selection, error: Arc::clone(error) }
+            }
+            Self::WarmedUp { warm_up, result } => Output::WarmedUp { warm_up: *warm_up, result: result.clone() },
+            Self::ResolveSrv { name } => Output::ResolveSrv { name: name.clone() },
+            Self::Selection(event) => Output::Selection(event.clone()),
+            Self::Topology(event) => Output::Topology(event.clone()),
+            Self::Server { server, event } => Output::Server { server: *server, event: event.clone() },
+            Self::Monitor { server, call } => Output::Monitor { server: *server, call: call.clone() },
+        }
+    }
+}
+
+/// Something that happened to a topology, in the past tense. Names and fields are the specification's, apart from those of which it only
+/// says that they should be logged: the lack of servers, and what is wrong with SRV records.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TopologyEvent {
+    /// The topology was opened, because the client began.
+    TopologyOpening,
+    /// The topology's description changed.
+    TopologyDescriptionChanged {
+        /// Before.
+        previous: Arc<TopologyDescription>,
+        /// Now.
+        new: Arc<TopologyDescription>,
+    },
+    /// The topology was closed, because the client was.
+    TopologyClosed,
+    /// The topology has no servers: none was named, or the last one has left, because it is not of the kind that the others
+    /// are, or not of the wanted set. No check-out is served any more, unless DNS names other servers (TOP-36). Told even if no
+    /// events are [observed](super::Topology::observe).
+    ServersMissing,
+    /// The SRV records were looked up again, and some of them were left out, because their hosts are not trusted (DNS-15).
+    SrvRecordsIgnored {
+        /// The number of these records.
+        count: usize,
+        /// What is wrong with the first of them.
+        cause: Cause,
+    },
+    /// The SRV records could not be looked up again, or none of them can be used: the servers stay as they are (DNS-16).
+    SrvPollingFailed {
+        /// Why.
+        cause: Cause,
+    },
+}
+
+impl TopologyEvent {
+    /// The specification's name of the event.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::TopologyOpening => "TopologyOpening",
+            Self::TopologyDescriptionChanged { .. } => "TopologyDescriptionChanged",
+            Self::TopologyClosed => "TopologyClosed",
+            Self::ServersMissing => "ServersMissing",
+            Self::SrvRecordsIgnored { .. } => "SrvRecordsIgnored",
+            Self::SrvPollingFailed { .. } => "SrvPollingFailed",
+        }
+    }
+}
+
+/// Which events of selections are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SelectionDetail {
+    /// None.
+    #[default]
+    None,
+    /// Those of selections that wait.
+    Waiting,
+    /// All: two for each check-out at least.
+    All,
+}
+
+/// Something that happened to the selection of a server, in the past tense.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SelectionEvent {
+    /// What happened.
+    pub kind: SelectionEventKind,
+    /// What was wanted.
+    pub selector: ServerSelector,
+    /// What the server is selected for, if the caller said so.
+    pub operation: Option<Arc<Operation>>,
+    /// What was known of the servers.
+    pub topology: Arc<TopologyDescription>,
+}
+
+/// The kinds of [`SelectionEvent`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum SelectionEventKind {
+    /// A selection began.
+    Started,
+    /// A server was selected.
+    Succeeded {
+        /// Its address.
+        server: Arc<ServerAddress>,
+    },
+    /// No server was selected.
+    Failed {
+        /// Why.
+        error: Arc<SelectionError>,
+    },
+    /// No server is suitable yet.
+    Waiting {
+        /// The time until the selection fails; `None` if there is no limit.
+        remaining: Option<Duration>,
+    },
+}
+
+impl SelectionEvent {
+    /// The name of the event.
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            SelectionEventKind::Started => "ServerSelectionStarted",
+            SelectionEventKind::Succeeded { .. } => "ServerSelectionSucceeded",
+            SelectionEventKind::Failed { .. } => "ServerSelectionFailed",
+            SelectionEventKind::Waiting { .. } => "ServerSelectionWaiting",
         }
     }
 }

@@ -1,13 +1,42 @@
-//! Queries of a topology. Nothing here changes it.
+//! Queries of a topology, among them what a check-out lacks that waits. Nothing here changes it.
 
 use alloc::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 #[cfg(feature = "trace")]
 use super::SelectionDetail;
-use super::{CheckOut, Phase, SelectionId, Topology, TopologyDescription};
-use crate::pool::{CheckOutId, Handle, Pool, Statistics, Stats};
+use super::usage::Usage;
+use super::{CheckOut, Output, Phase, SelectionId, Topology, TopologyDescription};
+#[cfg(feature = "trace")]
+use crate::options::PoolOptions;
+use crate::pool::{Cause, CheckOutId, Handle, Pool, PoolState, Statistics, Stats, WaitBound};
 use crate::server::{Server, ServerId};
 use crate::time::Instant;
+
+/// What a check-out lacks that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Binding {
+    /// A server that suits.
+    Server,
+    /// Its pool's being ready.
+    Paused {
+        /// The server of the pool.
+        server: ServerId,
+        /// Since when the pool is paused.
+        since: Instant,
+        /// Why.
+        cause: Cause,
+    },
+    /// Something in its pool.
+    Pool {
+        /// The server of the pool.
+        server: ServerId,
+        /// What.
+        bound: WaitBound,
+    },
+}
 
 impl<C> Topology<C> {
     /// The description of all servers.
@@ -80,7 +109,7 @@ impl<C> Topology<C> {
 
     /// The check-out for which a connection is being established; see [`Pool::origin_of`].
     pub fn origin_of(&self, connection: Handle) -> Option<CheckOutId> {
-        self.servers.get(self.pool_of(connection)?)?.pool.origin_of(connection)
+        self.servers.peek(connection.slot())?.pool.origin_of(connection)
     }
 
     /// Whether it produces events, and which of selections.
@@ -103,10 +132,7 @@ impl<C> Topology<C> {
     /// [`Pool::next_check_out_timeout`].
     pub fn next_check_out_timeout(&self, check_out: CheckOut) -> Option<Instant> {
         match check_out {
-            CheckOut::Started(check_out) => {
-                let server = self.servers.id_at(check_out.slot()).and_then(|server| self.servers.get(server));
-                server.and_then(|server| server.pool.next_check_out_timeout())
-            }
+            CheckOut::Started(check_out) => self.servers.peek(check_out.slot())?.pool.next_check_out_timeout(),
             CheckOut::Selecting(_) => self.selections.next_deadline().map(|(at, _)| at),
         }
     }
@@ -125,5 +151,56 @@ impl<C> Topology<C> {
     /// How many check-outs wait for a server.
     pub fn selecting(&self) -> usize {
         self.selections.len()
+    }
+
+    /// What a check-out lacks; `None` if it does not wait. Looks at every connection of its pool.
+    pub fn binding(&self, check_out: CheckOut) -> Option<Binding> {
+        let check_out = match check_out {
+            CheckOut::Selecting(selection) => return self.selections.has(selection).then_some(Binding::Server),
+            CheckOut::Started(check_out) => check_out,
+        };
+        let id = self.servers.id_at(check_out.slot())?;
+        let pool = self.servers.pool(id)?;
+        let bound = pool.bound_of(check_out)?;
+        let server = self.member_of(id);
+        let is_paused = pool.state() == PoolState::Paused && !matches!(bound, WaitBound::Establishment(_));
+        Some(if is_paused {
+            let (since, cause) = pool.paused_by();
+            Binding::Paused { server, since, cause: cause.clone() }
+        } else {
+            Binding::Pool { server, bound }
+        })
+    }
+
+    /// The options of each server's pool, as they are now.
+    #[cfg(feature = "trace")]
+    pub(crate) fn pool_options(&self) -> &PoolOptions {
+        &self.pool_options
+    }
+
+    /// A copy without the sockets. Given the same calls it has the same outputs.
+    pub fn snapshot(&self) -> Topology<()> {
+        Topology {
+            options: self.options.clone(),
+            pool_options: self.pool_options.clone(),
+            description: Arc::clone(&self.description),
+            servers: self.servers.snapshot(),
+            identities: self.identities.clone(),
+            usage: Usage::default(),
+            departed: self.departed,
+            durations: self.durations.clone(),
+            phase: self.phase,
+            writer: self.writer,
+            check_out_limit: self.check_out_limit,
+            selections: self.selections.clone(),
+            warm_ups: self.warm_ups.clone(),
+            windows: self.windows.clone(),
+            random: self.random.clone(),
+            now: self.now,
+            polling: self.polling.clone(),
+            outputs: self.outputs.iter().map(Output::snapshot).collect(),
+            observed: self.observed,
+            selection_detail: self.selection_detail,
+        }
     }
 }

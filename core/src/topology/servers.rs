@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::reselection::Origins;
+use super::waiting::Origins;
 use crate::address::ServerAddress;
+use crate::pool::Pool;
 use crate::server::{Server, ServerId};
 
 /// The servers by their slots.
@@ -50,18 +51,23 @@ impl<C> Servers<C> {
 
     #[inline]
     pub(super) fn get(&self, id: ServerId) -> Option<&Server<C>> {
-        match self.slots.get(id.slot() as usize) {
-            Some(Some(place)) if place.id == id => Some(&place.server),
-            _ => None,
-        }
+        self.place(id.slot()).filter(|place| place.id == id).map(|place| &place.server)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, id: ServerId) -> Option<&mut Server<C>> {
-        match self.slots.get_mut(id.slot() as usize) {
-            Some(Some(place)) if place.id == id => Some(&mut place.server),
-            _ => None,
-        }
+        self.with_origins(id).map(|(server, _)| server)
+    }
+
+    /// The pool of a server.
+    pub(super) fn pool(&self, id: ServerId) -> Option<&Pool<C>> {
+        self.get(id).map(|server| &server.pool)
+    }
+
+    /// The pool of a server, to call.
+    #[inline]
+    pub(super) fn pool_mut(&mut self, id: ServerId) -> Option<&mut Pool<C>> {
+        self.get_mut(id).map(|server| &mut server.pool)
     }
 
     /// The check-outs that wait in a server's pool.
@@ -70,34 +76,37 @@ impl<C> Servers<C> {
     }
 
     /// A server, and the check-outs that wait in its pool.
+    #[inline]
     pub(super) fn with_origins(&mut self, id: ServerId) -> Option<(&mut Server<C>, &mut Origins)> {
-        match self.slots.get_mut(id.slot() as usize) {
-            Some(Some(place)) if place.id == id => Some((&mut place.server, &mut place.origins)),
-            _ => None,
-        }
+        let place = self.place_mut(id.slot()).filter(|place| place.id == id);
+        place.map(|place| (&mut place.server, &mut place.origins))
     }
 
     /// The server that is kept in `slot`. Its pool knows which handles are its own.
     #[inline]
     pub(super) fn at(&mut self, slot: u32) -> Option<&mut Server<C>> {
-        match self.slots.get_mut(slot as usize) {
-            Some(Some(place)) => Some(&mut place.server),
-            _ => None,
-        }
+        self.place_mut(slot).map(|place| &mut place.server)
     }
 
     /// The server that is kept in `slot`, to read.
     #[inline]
     pub(super) fn peek(&self, slot: u32) -> Option<&Server<C>> {
-        match self.slots.get(slot as usize) {
-            Some(Some(place)) => Some(&place.server),
-            _ => None,
-        }
+        self.place(slot).map(|place| &place.server)
     }
 
     /// The id of the server that is kept in `slot`.
     pub(super) fn id_at(&self, slot: u32) -> Option<ServerId> {
-        self.slots.get(slot as usize)?.as_ref().map(|place| place.id)
+        self.place(slot).map(|place| place.id)
+    }
+
+    #[inline]
+    fn place(&self, slot: u32) -> Option<&Place<C>> {
+        self.slots.get(slot as usize)?.as_ref()
+    }
+
+    #[inline]
+    fn place_mut(&mut self, slot: u32) -> Option<&mut Place<C>> {
+        self.slots.get_mut(slot as usize)?.as_mut()
     }
 
     /// The number of slots.
@@ -107,10 +116,8 @@ impl<C> Servers<C> {
 
     /// Forgets a server.
     pub(super) fn remove(&mut self, id: ServerId) {
-        if let Some(slot) = self.slots.get_mut(id.slot() as usize)
-            && slot.as_ref().is_some_and(|place| place.id == id)
-        {
-            *slot = None;
+        if let Some(slot) = self.slots.get_mut(id.slot() as usize) {
+            slot.take_if(|place| place.id == id);
         }
     }
 
@@ -138,16 +145,17 @@ impl<C> Servers<C> {
     }
 
     /// The servers that have not left.
+    pub(super) fn present(&self) -> impl Iterator<Item = (ServerId, &Server<C>)> {
+        self.members().filter(|(_, server)| !server.has_left())
+    }
+
+    /// The servers that have not left.
     pub(super) fn by_address(&self) -> BTreeMap<&ServerAddress, ServerId> {
-        let remaining = self.members().filter(|(_, server)| !server.has_left());
-        remaining.map(|(id, server)| (&*server.description.address, id)).collect()
+        self.present().map(|(id, server)| (&*server.description.address, id)).collect()
     }
 
     /// The server at `address` that has not left.
     pub(super) fn find(&self, address: &ServerAddress) -> Option<ServerId> {
-        let found = self.iter().find(|(_, server)| {
-            server.of_identity.is_none() && !server.has_left() && *server.description.address == *address
-        });
-        found.map(|(id, _)| id)
+        self.present().find(|(_, server)| *server.description.address == *address).map(|(id, _)| id)
     }
 }

@@ -6,11 +6,10 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::min_pool_sizes::MinPoolSizePolicy;
-use super::roles::SizesByRole;
 use super::seed_list::PolledSeedList;
 use crate::address::ServerAddress;
-use crate::options::ClientOptions;
+use crate::monitor::ServerType;
+use crate::options::{ClientOptions, PoolLimits, PoolOptions, PoolOptionsError, PoolSizes};
 
 /// Options of a topology.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +76,89 @@ impl TopologyOptions {
             min_pool_size_policy: MinPoolSizePolicy::Disabled,
             max_connections: 0,
             sizes_by_role: SizesByRole::default(),
+        }
+    }
+}
+
+/// How many connections the pools keep up besides minPoolSize. Never more than maxPoolSize.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum MinPoolSizePolicy {
+    /// None: each pool keeps up its own minPoolSize, and no more.
+    #[default]
+    Disabled,
+    /// As many as the primary's pool has. Without a primary, as many as the last one had. On a sharded cluster, which has
+    /// none to be seen, none.
+    MatchPrimaryNode,
+    /// As many as the busiest pool has in use, or needs for those that wait.
+    MatchBusiestNode,
+    /// As [`MatchPrimaryNode`](Self::MatchPrimaryNode) in a replica set, and as
+    /// [`MatchBusiestNode`](Self::MatchBusiestNode) in front of several mongos.
+    Automatic,
+}
+
+/// Limits of pools by what their servers are; those that are left out are the options'. A server that is unknown for the
+/// moment keeps the limits of its last role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct SizesByRole {
+    /// Of the primary of a replica set.
+    pub primary: PoolSizes,
+    /// Of its secondaries.
+    pub secondary: PoolSizes,
+    /// Of routers.
+    pub mongos: PoolSizes,
+    /// Of standalone servers, load balancers, and of members of a set that a direct connection reaches and that are
+    /// neither primary nor secondary.
+    pub other: PoolSizes,
+}
+
+impl SizesByRole {
+    /// Sets the limits of the primary.
+    #[must_use]
+    pub fn primary(self, sizes: PoolSizes) -> Self {
+        Self { primary: sizes, ..self }
+    }
+
+    /// Sets the limits of secondaries.
+    #[must_use]
+    pub fn secondary(self, sizes: PoolSizes) -> Self {
+        Self { secondary: sizes, ..self }
+    }
+
+    /// Sets the limits of routers.
+    #[must_use]
+    pub fn mongos(self, sizes: PoolSizes) -> Self {
+        Self { mongos: sizes, ..self }
+    }
+
+    /// Sets the limits of all other servers.
+    #[must_use]
+    pub fn other(self, sizes: PoolSizes) -> Self {
+        Self { other: sizes, ..self }
+    }
+
+    /// Whether `options` can have the limits of every role.
+    pub(super) fn check(&self, options: &PoolOptions) -> Result<(), PoolOptionsError> {
+        let Self { primary, secondary, mongos, other } = self;
+        [primary, secondary, mongos, other]
+            .into_iter()
+            .try_for_each(|&sizes| PoolLimits::from(sizes).applied_to(options).map(drop))
+    }
+
+    /// The limits of the role of a server of this type, if it has one.
+    pub(super) fn of(&self, server_type: ServerType) -> Option<PoolSizes> {
+        match server_type {
+            ServerType::Unknown => None,
+            ServerType::RsPrimary => Some(self.primary),
+            ServerType::RsSecondary => Some(self.secondary),
+            ServerType::Mongos => Some(self.mongos),
+            ServerType::Standalone
+            | ServerType::RsArbiter
+            | ServerType::RsOther
+            | ServerType::RsGhost
+            | ServerType::LoadBalancer => Some(self.other),
         }
     }
 }

@@ -256,10 +256,9 @@ impl Update {
 /// The error of a primary that was elected before the last one known (TOP-30).
 fn stale(own: (Option<[u8; 12]>, Option<i64>), known: (Option<[u8; 12]>, Option<i64>)) -> String {
     let pair = |(election, version): (Option<[u8; 12]>, Option<i64>)| {
-        let election =
-            election.map_or_else(|| "null".into(), |id| id.iter().map(|byte| format!("{byte:02x}")).collect());
+        let hexadecimal = |id: [u8; 12]| id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let election: String = election.map_or_else(|| "null".into(), hexadecimal);
         let version = version.map_or_else(|| "null".into(), |version| version.to_string());
-        let (election, version): (String, String) = (election, version);
         format!("({election}, {version})")
     };
     format!(

@@ -3,20 +3,33 @@
 //! Check-outs wait in groups, one for each thing that is wanted; in each they wait in the order of their arrival, for at
 //! most serverSelectionTimeoutMS and until their own deadlines. When the servers change, each group is looked at once, and
 //! all check-outs of a group that a server suits go on.
+//!
+//! A check-out that waits in a pool is remembered here, too, with what it wants and how much time it has: if its server fails it,
+//! it goes back.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::choosing::Criteria;
-use crate::pool::CheckOutRequest;
+use super::selection::Criteria;
+use crate::pool::{CheckOutId, CheckOutRequest};
 use crate::time::Instant;
 
 /// One check-out's wait for a server; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SelectionId(u64);
+
+/// A check-out that a caller asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum CheckOut {
+    /// It began in the pool of a server.
+    Started(CheckOutId),
+    /// It waits for a server: [`Output::Selected`](super::Output::Selected) or
+    /// [`Output::SelectionFailed`](super::Output::SelectionFailed) follows.
+    Selecting(SelectionId),
+}
 
 /// The check-outs that wait.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -26,7 +39,7 @@ pub(super) struct Selections {
     deadlines: BTreeSet<(Instant, SelectionId)>,
     groups: Vec<Group>,
     /// Whether one has come back from a pool since the groups were last looked at.
-    has_returned: bool,
+    pub(super) has_returned: bool,
 }
 
 /// The check-outs that want the same.
@@ -70,29 +83,14 @@ impl Selections {
         self.waiting.insert(id, waiter);
     }
 
-    /// Adds a waiter that comes back from a pool.
-    pub(super) fn add_returned(&mut self, waiter: Waiter) -> SelectionId {
-        self.has_returned = true;
-        self.add(waiter)
-    }
-
-    /// Whether a waiter has come back since the last question.
-    pub(super) fn take_returned(&mut self) -> bool {
-        core::mem::take(&mut self.has_returned)
-    }
-
     /// Removes a waiter.
     pub(super) fn remove(&mut self, id: SelectionId) -> Option<Waiter> {
         let waiter = self.waiting.remove(&id)?;
         self.deadlines.remove(&(waiter.limit, id));
-        if let Some(at) = self.groups.iter().position(|group| group.criteria.wants_same(&waiter.criteria))
-            && let Some(group) = self.groups.get_mut(at)
-        {
+        if let Some(group) = self.groups.iter_mut().find(|group| group.criteria.wants_same(&waiter.criteria)) {
             group.members.remove(&id);
-            if group.members.is_empty() {
-                self.groups.remove(at);
-            }
         }
+        self.groups.retain(|group| !group.members.is_empty());
         Some(waiter)
     }
 
@@ -123,14 +121,16 @@ impl Selections {
         self.groups.iter().map(|group| group.criteria.clone()).collect()
     }
 
-    /// The longest waiter of those that want this.
-    pub(super) fn first_of(&self, criteria: &Criteria) -> Option<SelectionId> {
-        self.groups.iter().find(|group| group.criteria.wants_same(criteria))?.members.first().copied()
+    /// The longest waiter of those that want this, and what it asked for.
+    pub(super) fn first_of(&self, criteria: &Criteria) -> Option<(SelectionId, CheckOutRequest)> {
+        let group = self.groups.iter().find(|group| group.criteria.wants_same(criteria))?;
+        let first = *group.members.first()?;
+        Some((first, self.waiting.get(&first)?.request))
     }
 
-    /// What a waiter asked for.
-    pub(super) fn request(&self, id: SelectionId) -> Option<CheckOutRequest> {
-        self.waiting.get(&id).map(|waiter| waiter.request)
+    /// Whether it waits.
+    pub(super) fn has(&self, id: SelectionId) -> bool {
+        self.waiting.contains_key(&id)
     }
 
     /// The waiter whose time ends first, and when.
@@ -152,5 +152,47 @@ impl SelectionId {
     /// The number itself.
     pub fn get(self) -> u64 {
         self.0
+    }
+}
+
+/// The check-outs that wait in a server's pool, by their index there. An entry may be out of date: it counts for its own
+/// check-out alone.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Origins(Vec<Option<(CheckOutId, Waiter)>>);
+
+impl Origins {
+    /// A check-out waits.
+    pub(super) fn note(&mut self, check_out: CheckOutId, waiter: Waiter) {
+        let index = check_out.index();
+        if self.0.len() <= index {
+            self.0.resize(index + 1, None);
+        }
+        if let Some(entry) = self.0.get_mut(index) {
+            *entry = Some((check_out, waiter));
+        }
+    }
+
+    /// Takes the entry of a check-out.
+    pub(super) fn take(&mut self, check_out: CheckOutId) -> Option<Waiter> {
+        let entry = self.0.get_mut(check_out.index())?;
+        entry.take_if(|(own, _)| *own == check_out).map(|(_, waiter)| waiter)
+    }
+
+    /// Takes all entries.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = (CheckOutId, Waiter)> + use<> {
+        core::mem::take(&mut self.0).into_iter().flatten()
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// No check-out waits in the pool: the memory of a burst is given back.
+    pub(super) fn give_back(&mut self) {
+        /// The number of entries that are kept.
+        const KEPT: usize = 1024;
+        if self.0.len() > KEPT {
+            self.0 = Vec::new();
+        }
     }
 }

@@ -80,11 +80,10 @@ impl<C> Topology<C> {
         let id = WarmUpId(self.warm_ups.begun);
         let criteria = criteria.clone();
         let warm_up = WarmUp { criteria, connections, begun_at: self.now, parts: Vec::new(), warm: Vec::new() };
+        self.warm_ups.open.insert(id, warm_up);
         if self.phase == Phase::Closed {
-            let error = self.selection_error_of(&warm_up, SelectionErrorKind::Closed);
-            self.outputs.push_back(Output::WarmedUp { warm_up: id, result: Err(error) });
+            self.fail_warm_ups(&SelectionErrorKind::Closed);
         } else {
-            self.warm_ups.open.insert(id, warm_up);
             self.advance_warm_up(id);
             if self.warm_ups.open.get(&id).is_some_and(|warm_up| !warm_up.has_server()) {
                 self.hurry_monitors();
@@ -115,10 +114,9 @@ impl<C> Topology<C> {
 
     /// Ends those that no server can come for any more.
     pub(super) fn fail_warm_ups(&mut self, kind: &SelectionErrorKind) {
-        for (id, warm_up) in core::mem::take(&mut self.warm_ups.open) {
-            let _ = self.cancel_parts(&warm_up);
-            let error = self.selection_error_of(&warm_up, kind.clone());
-            self.outputs.push_back(Output::WarmedUp { warm_up: id, result: Err(error) });
+        while let Some((&id, warm_up)) = self.warm_ups.open.first_key_value() {
+            let error = self.selection_error_of(warm_up, kind.clone());
+            self.end_warm_up(id, Err(error));
         }
     }
 
@@ -172,11 +170,9 @@ impl<C> Topology<C> {
             return false;
         }
         let has_primary = self.description.topology_type == TopologyType::ReplicaSetWithPrimary;
-        let is_for_the_primary = match &warm_up.criteria.selector {
-            ServerSelector::Writable => true,
-            ServerSelector::ReadPreference(preference) => preference.mode() == ReadMode::Primary,
-            ServerSelector::AnyOf(_) | ServerSelector::Pinned(_) | ServerSelector::Among { .. } => false,
-        };
+        let selector = &warm_up.criteria.selector;
+        let is_for_the_primary = *selector == ServerSelector::Writable
+            || selector.read_preference().is_some_and(|preference| preference.mode() == ReadMode::Primary);
         let is_unchecked = |server: &ServerDescription| {
             server.server_type == ServerType::Unknown && server.error.is_none() && server.last_update_time.is_none()
         };
@@ -205,7 +201,7 @@ impl<C> Topology<C> {
         let mut begun = Vec::new();
         for server in new {
             self.lend_permits(server);
-            let part = self.servers.get_mut(server).map(|server| server.pool.warm_up(now, connections));
+            let part = self.servers.pool_mut(server).map(|pool| pool.warm_up(now, connections));
             self.note_call(server);
             begun.extend(part.map(|part| (server, part)));
         }
@@ -230,15 +226,12 @@ impl<C> Topology<C> {
 
     /// What the first of the pools lacks that are not done.
     fn cancel_parts(&mut self, warm_up: &WarmUp) -> Option<WarmUpError> {
-        let cancelled = warm_up.parts.iter().filter_map(|&(server, part)| {
-            self.servers.get_mut(server).and_then(|server| server.pool.give_up_warm_up(part))
-        });
+        let parts = warm_up.parts.iter();
+        let cancelled = parts.filter_map(|&(server, part)| self.servers.pool_mut(server)?.give_up_warm_up(part));
         cancelled.collect::<Vec<_>>().into_iter().next().map(|error| Arc::new(error).into())
     }
 
     fn selection_error_of(&self, warm_up: &WarmUp, kind: SelectionErrorKind) -> WarmUpError {
-        let waited = self.now.saturating_since(warm_up.begun_at);
-        let selector = warm_up.criteria.selector.clone();
-        Arc::new(SelectionError::new(kind, selector, Arc::clone(&self.description), waited)).into()
+        self.selection_error(kind, &warm_up.criteria, warm_up.begun_at).into()
     }
 }

@@ -32,20 +32,18 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `records` | the answers of DNS |
-//! | `hosts` | which of them are trusted, and a random choice |
+//! | `records` | the answers of DNS, which of their hosts are trusted, and a random choice |
 //! | `resolve` | what to look up first, and the options that follow |
-//! | `polling` | when to look up again, and what an answer means |
+//! | `polling` | when to look up again, what an answer means, and the servers that follow it |
 //! | `error` | why the answers cannot be used |
 
 mod error;
-mod hosts;
 mod polling;
 mod records;
 mod resolve;
 
 pub use self::error::{HostError, SeedListError};
-pub(super) use self::polling::{Change, SrvPolling};
-pub use self::polling::{LEAST_INTERVAL, PolledSeedList};
+pub use self::polling::LEAST_INTERVAL;
+pub(super) use self::polling::SrvPolling;
 pub use self::records::{SrvRecord, TxtRecord};
-pub use self::resolve::{Resolved, SeedList, SeedListRequest};
+pub use self::resolve::{PolledSeedList, Resolved, SeedList, SeedListRequest};

@@ -2,8 +2,10 @@
 //! cluster.
 //!
 //! An answer that cannot be used changes nothing, and is no error for anybody (DNS-15, DNS-16). Only a topology that is
-//! unknown or sharded is polled (DNS-12). TXT records are never asked for again. `topology/rescan.rs` carries out what is
-//! decided here.
+//! unknown or sharded is polled (DNS-12). TXT records are never asked for again.
+//!
+//! An answer is one update of the topology: servers that are no longer listed go with their pools, new ones are checked,
+//! and the others are not touched (DNS-17, DNS-19).
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -13,36 +15,16 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::HostError;
-use super::hosts::{choose, trusted};
-use super::records::SrvRecord;
-use super::resolve::SeedList;
+use super::records::{SrvRecord, choose, trusted};
+use super::resolve::{PolledSeedList, SeedList};
 use crate::address::ServerAddress;
 use crate::pool::Cause;
 use crate::random::Random;
 use crate::time::Instant;
-use crate::topology::TopologyType;
+use crate::topology::{Output, Topology, TopologyDescription, TopologyEvent, TopologyType};
 
 /// The least time from an answer to the next request, however short its time to live is (DNS-13).
 pub const LEAST_INTERVAL: Duration = Duration::from_secs(60);
-
-/// A seed list whose records have been looked up, for [`TopologyOptions::polled_seed_list`].
-///
-/// [`TopologyOptions::polled_seed_list`]: crate::topology::TopologyOptions::polled_seed_list
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct PolledSeedList {
-    /// The seed list.
-    pub seed_list: SeedList,
-    /// How long the records may be kept: [`Resolved::time_to_live`](super::Resolved::time_to_live).
-    pub time_to_live: Duration,
-}
-
-impl PolledSeedList {
-    /// `seed_list`, whose records may be kept for `time_to_live`.
-    pub fn new(seed_list: SeedList, time_to_live: Duration) -> Self {
-        Self { seed_list, time_to_live }
-    }
-}
 
 /// The polling of one topology.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,19 +43,11 @@ enum Phase {
 }
 
 /// What an answer says.
-pub(in crate::topology) struct Scan {
+struct Scan {
     /// The hosts that are trusted; or why there is none.
-    pub(in crate::topology) hosts: Result<Vec<ServerAddress>, Cause>,
+    hosts: Result<Vec<ServerAddress>, Cause>,
     /// The number of records with hosts that are not trusted, and what is wrong with the first of them.
-    pub(in crate::topology) ignored: Option<(usize, HostError)>,
-}
-
-/// What follows from an answer for the servers of the topology.
-pub(in crate::topology) struct Change {
-    /// Servers that are new.
-    pub(in crate::topology) added: Vec<ServerAddress>,
-    /// Servers that are no longer listed.
-    pub(in crate::topology) removed: BTreeSet<ServerAddress>,
+    ignored: Option<(usize, HostError)>,
 }
 
 impl SrvPolling {
@@ -84,7 +58,7 @@ impl SrvPolling {
     }
 
     /// When the next request is due, if one is.
-    pub(in crate::topology) fn next_request(&self, topology_type: TopologyType) -> Option<Instant> {
+    fn next_request(&self, topology_type: TopologyType) -> Option<Instant> {
         match self.phase {
             Phase::Waiting(until) if is_polled(topology_type) => Some(until),
             Phase::Waiting(_) | Phase::Asking => None,
@@ -92,14 +66,14 @@ impl SrvPolling {
     }
 
     /// Begins a request that is due at `now`. Returns the name whose SRV records are wanted.
-    pub(in crate::topology) fn begin_request(&mut self, now: Instant, topology_type: TopologyType) -> Option<String> {
+    fn begin_request(&mut self, now: Instant, topology_type: TopologyType) -> Option<String> {
         self.next_request(topology_type).filter(|due| *due <= now)?;
         self.phase = Phase::Asking;
         Some(self.seed_list.srv_name())
     }
 
     /// The answer came at `now`. `None` if it was not asked for, or comes when the topology is not polled any more.
-    pub(in crate::topology) fn end_request(
+    fn end_request(
         &mut self,
         now: Instant,
         topology_type: TopologyType,
@@ -125,21 +99,26 @@ impl SrvPolling {
         }
     }
 
-    /// Servers that are still listed stay. New ones are added, or as many of them as srvMaxHosts leaves room for (DNS-17,
-    /// DNS-18). `None` if nothing changes.
-    pub(in crate::topology) fn change(
+    /// `topology` with what is `listed` as its servers. Those that are still listed stay. New ones are added, or as many of them as
+    /// srvMaxHosts leaves room for (DNS-17, DNS-18). `None` if nothing changes.
+    fn follow(
         &self,
         listed: Vec<ServerAddress>,
-        servers: &BTreeSet<&ServerAddress>,
+        topology: &TopologyDescription,
         random: &mut Random,
-    ) -> Option<Change> {
-        let remaining: BTreeSet<&ServerAddress> = listed.iter().collect();
-        let removed: BTreeSet<ServerAddress> = servers.difference(&remaining).copied().cloned().collect();
-        let new: Vec<ServerAddress> = listed.into_iter().filter(|host| !servers.contains(host)).collect();
-        let staying = servers.len() - removed.len();
-        let room = self.seed_list.max_hosts.map_or(usize::MAX, |most| most.saturating_sub(staying));
+    ) -> Option<TopologyDescription> {
+        let servers = topology.addresses();
+        let remaining: BTreeSet<&ServerAddress> = servers.intersection(&listed.iter().collect()).copied().collect();
+        let new: Vec<ServerAddress> = listed.iter().filter(|host| !servers.contains(host)).cloned().collect();
+        let room = self.seed_list.max_hosts.map_or(usize::MAX, |most| most.saturating_sub(remaining.len()));
         let added = choose(new, room, random);
-        (!added.is_empty() || !removed.is_empty()).then_some(Change { added, removed })
+        if added.is_empty() && remaining.len() == servers.len() {
+            return None;
+        }
+        let mut changed = topology.clone();
+        changed.remove_unless(|address| remaining.contains(address), "DNS does not list it any more");
+        changed.add(&added);
+        Some(changed)
     }
 
     /// The trusted hosts of `records`, and the time until the first record is out of date.
@@ -157,6 +136,43 @@ impl SrvPolling {
         };
         let time_to_live = records.iter().map(|record| record.time_to_live).min();
         (Scan { hosts, ignored }, time_to_live.unwrap_or_default())
+    }
+}
+
+impl<C> Topology<C> {
+    /// The records that [`Output::ResolveSrv`] wants were looked up, or could not be. An answer that was not asked for, or
+    /// comes when the topology is a replica set, a single server, or closed, is ignored.
+    pub fn handle_srv(&mut self, now: Instant, answer: Result<Vec<SrvRecord>, Cause>) {
+        self.advance(now);
+        let topology_type = self.description.topology_type;
+        let polling = self.polling.as_mut();
+        let Some(scan) = polling.and_then(|polling| polling.end_request(self.now, topology_type, answer)) else {
+            return;
+        };
+        if let Some((count, error)) = scan.ignored {
+            self.emit(TopologyEvent::SrvRecordsIgnored { count, cause: Cause::of(&error) });
+        }
+        match scan.hosts {
+            Ok(hosts) => {
+                let polling = self.polling.as_ref();
+                let changed = polling.and_then(|polling| polling.follow(hosts, &self.description, &mut self.random));
+                changed.into_iter().for_each(|topology| self.replace_topology(topology, None, &[]));
+            }
+            Err(cause) => self.emit(TopologyEvent::SrvPollingFailed { cause }),
+        }
+    }
+
+    /// Asks for the SRV records, if that is due.
+    pub(in crate::topology) fn ask_for_srv_if_due(&mut self) {
+        let (now, topology_type) = (self.now, self.description.topology_type);
+        if let Some(name) = self.polling.as_mut().and_then(|polling| polling.begin_request(now, topology_type)) {
+            self.outputs.push_back(Output::ResolveSrv { name });
+        }
+    }
+
+    /// When the SRV records are to be asked for.
+    pub(in crate::topology) fn next_srv_request(&self) -> Option<Instant> {
+        self.polling.as_ref()?.next_request(self.description.topology_type)
     }
 }
 

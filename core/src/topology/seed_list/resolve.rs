@@ -7,8 +7,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::error::{HostError, SeedListError};
-use super::hosts::{choose, domain, trusted};
-use super::records::{SrvRecord, TxtRecord};
+use super::records::{SrvRecord, TxtRecord, choose, domain, trusted};
 use crate::address::ServerAddress;
 use crate::options::{ClientOptions, Shown, Warning};
 use crate::pool::Cause;
@@ -47,8 +46,27 @@ pub struct Resolved {
     pub options: ClientOptions,
     /// Warnings about the options in the TXT record.
     pub warnings: Vec<Warning>,
-    /// How long the records may be kept: a [`PolledSeedList`](super::PolledSeedList) is looked up again then.
+    /// How long the records may be kept: a [`PolledSeedList`] is looked up again then.
     pub time_to_live: Duration,
+}
+
+/// A seed list whose records have been looked up, for [`TopologyOptions::polled_seed_list`].
+///
+/// [`TopologyOptions::polled_seed_list`]: crate::topology::TopologyOptions::polled_seed_list
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PolledSeedList {
+    /// The seed list.
+    pub seed_list: SeedList,
+    /// How long the records may be kept: [`Resolved::time_to_live`].
+    pub time_to_live: Duration,
+}
+
+impl PolledSeedList {
+    /// `seed_list`, whose records may be kept for `time_to_live`.
+    pub fn new(seed_list: SeedList, time_to_live: Duration) -> Self {
+        Self { seed_list, time_to_live }
+    }
 }
 
 impl SeedList {

@@ -1,6 +1,7 @@
 //! Why no server was selected: what was wanted, and what is known of each server (SEL-40).
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -8,7 +9,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::server_selector::ServerSelector;
+use super::server_selector::{ServerSelector, listed};
 use super::staleness::MaxStalenessError;
 use crate::connection::{RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR};
 use crate::error_text::readable_debug;
@@ -84,11 +85,13 @@ impl SelectionError {
         Briefly(self)
     }
 
-    /// What to do about a time that was over.
+    /// What to do about a time that was over, or about too many that wait.
     fn advice(&self) -> &'static str {
         let servers = &self.topology.servers;
         let is_available = |server: &ServerDescription| server.server_type != ServerType::Unknown;
-        if servers.is_empty() && !self.topology.removed.is_empty() {
+        if matches!(self.kind, SelectionErrorKind::WaitQueueFull { .. }) {
+            "try again after a pause, or raise maxWaitQueueDepth"
+        } else if servers.is_empty() && !self.topology.removed.is_empty() {
             "correct the hosts or replicaSet in the connection string"
         } else if servers.is_empty() {
             "see whether the hosts of the connection string belong to one deployment"
@@ -112,12 +115,10 @@ impl SelectionError {
             "see whether the servers run and can be reached"
         }
     }
-}
 
-impl SelectionError {
     /// Whether there are members for the read preference, but none with its tags.
     fn lacks_tags(&self) -> bool {
-        let ServerSelector::ReadPreference(preference) = &self.selector else { return false };
+        let Some(preference) = self.selector.read_preference() else { return false };
         let is_meant = |server: &ServerDescription| {
             server.server_type == ServerType::RsSecondary
                 || (server.server_type == ServerType::RsPrimary && preference.mode() == ReadMode::Nearest)
@@ -132,10 +133,8 @@ impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, selector, topology, .. } = self;
         match kind {
-            SelectionErrorKind::Timeout => write!(f, "{}: {}; {}", Briefly(self), States(topology), self.advice()),
-            SelectionErrorKind::WaitQueueFull { .. } => {
-                let advice = "try again after a pause, or raise maxWaitQueueDepth";
-                write!(f, "{}: {}; {advice}", Briefly(self), States(topology))
+            SelectionErrorKind::Timeout | SelectionErrorKind::WaitQueueFull { .. } => {
+                write!(f, "{}: {}; {}", Briefly(self), States(topology), self.advice())
             }
             SelectionErrorKind::Incompatible(text) => write!(f, "no server was selected for {selector}: {text}"),
             SelectionErrorKind::MaxStaleness(error) => write!(f, "no server was selected for {selector}: {error}"),
@@ -193,41 +192,31 @@ impl fmt::Display for States<'_> {
                 None => states.push(alloc::vec![server]),
             }
         }
-        let removed = &self.0.removed;
-        if states.is_empty() && removed.is_empty() {
-            return f.write_str("the topology has no servers");
+        let mut clauses: Vec<String> = states.iter().take(SHOWN).map(|state| clause(state)).collect();
+        if states.len() > SHOWN {
+            clauses.push(format!("and {} other states", states.len() - SHOWN));
         }
-        for (index, state) in states.iter().take(SHOWN).enumerate() {
-            f.write_str(if index == 0 { "" } else { ", " })?;
-            write_state(f, state)?;
-        }
-        match states.len().saturating_sub(SHOWN) {
-            0 => {}
-            hidden => write!(f, ", and {hidden} other states")?,
-        }
-        for (index, server) in removed.iter().enumerate() {
-            f.write_str(if index == 0 && states.is_empty() { "" } else { ", " })?;
-            write!(f, "{} was left out", server.address)?;
-            server.error.as_ref().map_or(Ok(()), |why| write!(f, " ({why})"))?;
-        }
-        Ok(())
+        let left_out = |server: &Arc<ServerDescription>| format!("{} was left out{}", server.address, reason(server));
+        clauses.extend(self.0.removed.iter().map(left_out));
+        let text = clauses.join(", ");
+        f.write_str(if text.is_empty() { "the topology has no servers" } else { &text })
     }
 }
 
-/// Writes the clause of the servers of one state.
-fn write_state(f: &mut fmt::Formatter<'_>, state: &[&ServerDescription]) -> fmt::Result {
-    let [first, others @ ..] = state else { return Ok(()) };
-    write!(f, "{}", first.address)?;
-    let hidden = others.len().saturating_sub(SHOWN - 1);
-    for (index, other) in others.iter().take(SHOWN - 1).enumerate() {
-        let is_last = index + 1 == others.len();
-        write!(f, "{}{}", if is_last { " and " } else { ", " }, other.address)?;
+/// The clause of the servers of one state.
+fn clause(state: &[&ServerDescription]) -> String {
+    let [first, others @ ..] = state else { return String::new() };
+    let mut names: Vec<String> = state.iter().take(SHOWN).map(|server| server.address.to_string()).collect();
+    if state.len() > SHOWN {
+        names.push(format!("{} others", state.len() - SHOWN));
     }
-    if hidden > 0 {
-        write!(f, " and {hidden} others")?;
-    }
-    write!(f, " {} {}", if others.is_empty() { "is" } else { "are" }, first.server_type)?;
-    first.error.as_ref().map_or(Ok(()), |error| write!(f, " ({error})"))
+    let verb = if others.is_empty() { "is" } else { "are" };
+    format!("{} {verb} {}{}", listed(&names, "and"), first.server_type, reason(first))
+}
+
+/// Why a server is in its state, if that is known.
+fn reason(server: &ServerDescription) -> String {
+    server.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"))
 }
 
 #[cfg(test)]

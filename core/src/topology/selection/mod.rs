@@ -14,14 +14,12 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `server_selector` | what an operation wants |
-//! | `suitable` | the servers that suit it |
+//! | `server_selector` | what an operation wants, and which it is |
+//! | `suitable` | the servers that suit it, and whether there are any |
 //! | `staleness` | how far a secondary lags behind |
 //! | `latency_window` | the fastest of them, and the choice |
-//! | `access` | whether a topology has a server to read from or to write to, and whether secondaries write |
 //! | `error` | why no server was selected |
 
-mod access;
 mod error;
 mod latency_window;
 mod server_selector;
@@ -32,5 +30,5 @@ mod topologies;
 
 pub use self::error::{SelectionError, SelectionErrorKind};
 pub use self::latency_window::LatencyWindow;
-pub use self::server_selector::ServerSelector;
+pub use self::server_selector::{Criteria, Operation, ServerSelector};
 pub use self::staleness::{IDLE_WRITE_PERIOD, MaxStalenessError, SMALLEST_MAX_STALENESS};

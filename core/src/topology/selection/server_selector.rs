@@ -1,6 +1,8 @@
-//! What an operation wants of its server.
+//! What an operation wants of its server, and which operation that is.
 
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,22 @@ pub enum ServerSelector {
     },
 }
 
+impl ServerSelector {
+    /// The preference, if it wants a server for reads.
+    pub(in crate::topology) fn read_preference(&self) -> Option<&ReadPreference> {
+        if let Self::ReadPreference(preference) = self { Some(preference) } else { None }
+    }
+
+    /// The servers that it names, if it wants one of them whatever it is.
+    pub(super) fn named(&self) -> Option<&[ServerAddress]> {
+        match self {
+            Self::AnyOf(addresses) => Some(addresses),
+            Self::Pinned(address) => Some(core::slice::from_ref(&**address)),
+            Self::Writable | Self::ReadPreference(_) | Self::Among { .. } => None,
+        }
+    }
+}
+
 impl From<ReadPreference> for ServerSelector {
     fn from(preference: ReadPreference) -> Self {
         Self::ReadPreference(Arc::new(preference))
@@ -49,27 +67,67 @@ impl fmt::Display for ServerSelector {
             Self::ReadPreference(preference) => write!(f, "reads ({preference})"),
             Self::Among { selector, .. } => write!(f, "{selector}, by a custom selector"),
             Self::Pinned(address) => write!(f, "operations for {address}"),
+            Self::AnyOf(addresses) if addresses.is_empty() => f.write_str("operations for no server at all"),
             Self::AnyOf(addresses) => {
-                f.write_str("operations for ")?;
-                match addresses.split_last() {
-                    None => f.write_str("no server at all"),
-                    Some((last, [])) => write!(f, "{last}"),
-                    Some((last, others)) => {
-                        others.iter().enumerate().try_for_each(|(index, other)| {
-                            write!(f, "{}{other}", if index == 0 { "" } else { ", " })
-                        })?;
-                        write!(f, " or {last}")
-                    }
-                }
+                let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+                write!(f, "operations for {}", listed(&names, "or"))
             }
         }
     }
 }
 
+/// Names as they are listed in a sentence: `a, b and c`.
+pub(super) fn listed(names: &[String], conjunction: &str) -> String {
+    match names {
+        [others @ .., last] if !others.is_empty() => alloc::format!("{} {conjunction} {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// What a check-out wants of its server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Criteria {
+    /// Which servers suit it. Default any that takes writes.
+    pub selector: ServerSelector,
+    /// Servers on which the operation has failed already: they are taken only if no other one suits (SEL-10).
+    pub deprioritized: Vec<ServerAddress>,
+    /// What the server is for, in the words of the log. It has no part in the choice.
+    pub operation: Option<Arc<Operation>>,
+}
+
+impl Criteria {
+    /// Any server that takes writes.
+    pub const WRITABLE: &'static Self =
+        &Self { selector: ServerSelector::Writable, deprioritized: Vec::new(), operation: None };
+
+    /// Whether both want the same of their servers.
+    pub(in crate::topology) fn wants_same(&self, other: &Self) -> bool {
+        self.selector == other.selector && self.deprioritized == other.deprioritized
+    }
+
+    #[inline]
+    pub(in crate::topology) fn wants_any_writable(&self) -> bool {
+        matches!(self.selector, ServerSelector::Writable) && self.deprioritized.is_empty()
+    }
+
+    /// Whether it wants any server that takes writes, for an operation that nobody named.
+    #[inline]
+    pub(crate) fn is_default(&self) -> bool {
+        self.wants_any_writable() && self.operation.is_none()
+    }
+}
+
+/// The operation that a check-out is for, as the log names it (SEL-41). A check-out that a user makes by hand has none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// Its number, which is the same for all attempts, and for the events of their commands.
+    pub id: i64,
+    /// The name of its command.
+    pub name: String,
+}
+
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
-
     use super::*;
     use crate::options::ReadMode;
 

@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::error_text::readable_debug;
 use crate::monitor::{ServerDescription, ServerType};
 use crate::options::ReadPreference;
-use crate::topology::{TopologyDescription, TopologyType};
+use crate::topology::TopologyDescription;
 
 /// How often a primary without other work writes: a lag below this cannot be seen (SEL-24).
 pub const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
@@ -55,8 +55,7 @@ impl StalenessLimit {
         topology: &TopologyDescription,
         heartbeat_frequency: Duration,
     ) -> Result<Option<Self>, MaxStalenessError> {
-        let is_set =
-            matches!(topology.topology_type, TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary);
+        let is_set = topology.topology_type.is_replica_set();
         let Some(max_staleness) = preference.max_staleness().filter(|_| is_set) else { return Ok(None) };
         let smallest = SMALLEST_MAX_STALENESS.max(heartbeat_frequency.saturating_add(IDLE_WRITE_PERIOD));
         if max_staleness < smallest {
@@ -120,6 +119,7 @@ mod tests {
     use super::*;
     use crate::options::{MaxStaleness, ReadMode};
     use crate::time::Instant;
+    use crate::topology::TopologyType;
     use crate::topology::selection::ServerSelector;
 
     /// The secondaries that may lag `seconds` behind, with a heartbeat every 10 s.

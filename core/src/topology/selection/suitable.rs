@@ -1,4 +1,5 @@
-//! The servers that suit an operation (SEL-8, SEL-32).
+//! The servers that suit an operation (SEL-8, SEL-32), and what a topology offers as a whole: whether there is a server to read from or
+//! to write to, and whether secondaries write the result of an aggregation.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -9,6 +10,9 @@ use crate::address::ServerAddress;
 use crate::monitor::{ServerDescription, ServerType};
 use crate::options::{ReadMode, ReadPreference};
 use crate::topology::{TopologyDescription, TopologyType};
+
+/// The wire version of MongoDB 5.0.
+const OUTPUT_ON_SECONDARIES: i32 = 13;
 
 impl TopologyDescription {
     /// The servers that suit an operation, as positions in [`servers`](Self::servers), in their order.
@@ -24,17 +28,15 @@ impl TopologyDescription {
         deprioritized: &[ServerAddress],
         heartbeat_frequency: Duration,
     ) -> Result<Vec<usize>, MaxStalenessError> {
-        let limit = match selector {
-            ServerSelector::ReadPreference(preference) => StalenessLimit::of(preference, self, heartbeat_frequency)?,
-            ServerSelector::Writable | ServerSelector::AnyOf(_) | ServerSelector::Pinned(_) => None,
-            ServerSelector::Among { selector, servers } => {
-                // Servers on which the operation has failed are left out before the custom choice, never after it.
-                let mut suitable = self.suitable_servers(selector, deprioritized, heartbeat_frequency)?;
-                let is_left = |at: usize| self.servers.get(at).is_some_and(|server| servers.contains(&server.address));
-                suitable.retain(|&at| is_left(at));
-                return Ok(suitable);
-            }
-        };
+        if let ServerSelector::Among { selector, servers } = selector {
+            // Servers on which the operation has failed are left out before the custom choice, never after it.
+            let mut suitable = self.suitable_servers(selector, deprioritized, heartbeat_frequency)?;
+            let is_left = |at: usize| self.servers.get(at).is_some_and(|server| servers.contains(&server.address));
+            suitable.retain(|&at| is_left(at));
+            return Ok(suitable);
+        }
+        let limit_of = |preference| StalenessLimit::of(preference, self, heartbeat_frequency);
+        let limit = selector.read_preference().map(limit_of).transpose()?.flatten();
         let all = || self.servers.iter().map(|server| &**server).enumerate();
         if !deprioritized.is_empty() {
             let others = all().filter(|(_, server)| !deprioritized.contains(&server.address));
@@ -46,6 +48,37 @@ impl TopologyDescription {
         Ok(self.suitable_among(all(), selector, limit.as_ref()))
     }
 
+    /// Whether a write would find a server now.
+    pub fn has_writable_server(&self) -> bool {
+        // Writes have no maxStalenessSeconds.
+        let suitable = self.suitable_servers(&ServerSelector::Writable, &[], Duration::ZERO);
+        suitable.is_ok_and(|suitable| !suitable.is_empty())
+    }
+
+    /// Whether a read with this preference would find a server now, with the client's heartbeatFrequencyMS.
+    ///
+    /// # Errors
+    /// maxStalenessSeconds is too small for a replica set (SEL-24).
+    pub fn has_readable_server(
+        &self,
+        preference: ReadPreference,
+        heartbeat_frequency: Duration,
+    ) -> Result<bool, MaxStalenessError> {
+        Ok(!self.suitable_servers(&preference.into(), &[], heartbeat_frequency)?.is_empty())
+    }
+
+    /// The read preference of an aggregation that writes its result (`$out`, `$merge`): `preference`, unless a server that is
+    /// known is older than MongoDB 5.0, whose secondaries do not do that; then the primary (SEL-38).
+    pub fn preference_for_output(&self, preference: ReadPreference) -> ReadPreference {
+        let is_too_old = |(_, newest): (i32, i32)| newest < OUTPUT_ON_SECONDARIES;
+        let known = self.servers.iter().filter(|server| server.server_type != ServerType::Unknown);
+        if known.filter_map(|server| server.wire_versions).any(is_too_old) {
+            ReadPreference::new(ReadMode::Primary)
+        } else {
+            preference
+        }
+    }
+
     fn suitable_among<'a>(
         &self,
         servers: impl Iterator<Item = (usize, &'a ServerDescription)> + Clone,
@@ -53,38 +86,20 @@ impl TopologyDescription {
         limit: Option<&StalenessLimit>,
     ) -> Vec<usize> {
         let of_types = |types: &[ServerType]| select(servers.clone(), |server| types.contains(&server.server_type));
-        let named = match selector {
-            ServerSelector::AnyOf(addresses) => Some(&**addresses),
-            ServerSelector::Pinned(address) => Some(core::slice::from_ref(&**address)),
-            ServerSelector::Writable | ServerSelector::ReadPreference(_) | ServerSelector::Among { .. } => None,
-        };
-        if let Some(named) = named {
-            return select(servers, |server| named.contains(&server.address) && self.may_use_type(server.server_type));
+        if let Some(named) = selector.named() {
+            return select(servers, |server| named.contains(&server.address) && self.may_use(server.server_type));
         }
-        match (self.topology_type, selector) {
+        match (self.topology_type, selector.read_preference()) {
             (TopologyType::Unknown, _) => Vec::new(),
             (TopologyType::Single, _) => select(servers, |server| server.server_type != ServerType::Unknown),
             (TopologyType::LoadBalanced, _) => of_types(&[ServerType::LoadBalancer]),
             (TopologyType::Sharded, _) => of_types(&[ServerType::Mongos]),
-            (TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary, selector) => match selector {
-                ServerSelector::ReadPreference(preference) => members(servers, preference, limit),
-                ServerSelector::Writable
-                | ServerSelector::AnyOf(_)
-                | ServerSelector::Pinned(_)
-                | ServerSelector::Among { .. } => of_types(&[ServerType::RsPrimary]),
-            },
-        }
-    }
-
-    /// Whether operations may be sent to a server of this type: one that has data, or a known one in Single.
-    fn may_use_type(&self, server_type: ServerType) -> bool {
-        match self.topology_type {
-            TopologyType::Unknown => false,
-            TopologyType::Single => server_type != ServerType::Unknown,
-            TopologyType::ReplicaSetNoPrimary
-            | TopologyType::ReplicaSetWithPrimary
-            | TopologyType::Sharded
-            | TopologyType::LoadBalanced => server_type.is_data_bearing(),
+            (TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary, Some(preference)) => {
+                members(servers, preference, limit)
+            }
+            (TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary, None) => {
+                of_types(&[ServerType::RsPrimary])
+            }
         }
     }
 }
@@ -224,5 +239,51 @@ mod tests {
 
         assert_eq!(names(&set, &suitable(&set, &tagged(ReadMode::SecondaryPreferred))), ["p"]);
         assert_eq!(names(&set, &suitable(&set, &tagged(ReadMode::Secondary))), [""; 0]);
+    }
+
+    #[test]
+    fn a_topology_is_readable_and_writable_by_its_type_and_its_servers() {
+        use ServerType::{LoadBalancer, Mongos, RsPrimary, RsSecondary, Standalone, Unknown};
+        for (topology_type, server_type, is_readable, is_writable) in [
+            (TopologyType::Unknown, Unknown, false, false),
+            (TopologyType::Single, Unknown, false, false),
+            (TopologyType::Single, Standalone, true, true),
+            (TopologyType::Sharded, Unknown, false, false),
+            (TopologyType::Sharded, Mongos, true, true),
+            (TopologyType::LoadBalanced, LoadBalancer, true, true),
+            (TopologyType::ReplicaSetNoPrimary, RsSecondary, false, false),
+            (TopologyType::ReplicaSetWithPrimary, RsPrimary, true, true),
+        ] {
+            let topology = topology(topology_type, [server("a", server_type)]);
+
+            let readable = topology.has_readable_server(ReadPreference::default(), HEARTBEAT_FREQUENCY);
+            assert_eq!(readable, Ok(is_readable), "{topology_type}, {server_type}");
+            assert_eq!(topology.has_writable_server(), is_writable, "{topology_type}, {server_type}");
+        }
+    }
+
+    #[test]
+    fn a_set_without_a_primary_is_readable_by_a_preference_for_secondaries() {
+        let set = topology(TopologyType::ReplicaSetNoPrimary, [server("a", ServerType::RsSecondary)]);
+
+        let readable = set.has_readable_server(ReadPreference::new(ReadMode::PrimaryPreferred), HEARTBEAT_FREQUENCY);
+
+        assert_eq!(readable, Ok(true));
+    }
+
+    #[test]
+    fn one_old_server_keeps_aggregations_that_write_on_the_primary_sel_38() {
+        let nearest = || ReadPreference::new(ReadMode::Nearest);
+        let set_of = |wire_versions: [i32; 2]| {
+            let member = |newest| {
+                let mut member = server("a", ServerType::RsSecondary);
+                member.wire_versions = Some((0, newest));
+                member
+            };
+            topology(TopologyType::ReplicaSetNoPrimary, wire_versions.map(member))
+        };
+
+        assert_eq!(set_of([13, 21]).preference_for_output(nearest()), nearest());
+        assert_eq!(set_of([12, 21]).preference_for_output(nearest()).mode(), ReadMode::Primary);
     }
 }

@@ -1,11 +1,15 @@
-//! Refresh: a connection that has been idle for long is used for a `ping`, so that neither its peer nor a device on the way
-//! gives it up.
+//! Signs of life of connections that are idle for long.
 //!
-//! The driver gets the socket and gives it back. Meanwhile the connection has a permit, as one that is being established
-//! has: a refresh begins only where one is free and nobody waits. A waiter that comes later creates a connection as if
+//! **Check**: before its delivery the driver looks, without waiting, whether the peer of a connection has hung up. That is done after the
+//! time that `check_after_idle` says. It is also done for all connections that were available while the machine was suspended: a clock that
+//! stood still meanwhile tells nothing of that time. Until the last of these suspects was checked, no check-out takes the fast path.
+//!
+//! **Refresh**: a connection that has been idle for long is used for a `ping`, so that neither its peer nor a device on the way
+//! gives it up. The driver gets the socket and gives it back. Meanwhile the connection has a permit, as one that is being
+//! established has: a refresh begins only where one is free and nobody waits. A waiter that comes later creates a connection as if
 //! the permit were free, but a population leaves it alone.
 //!
-//! Check-outs and check-ins are not timed for this. Each connection has one look ahead of it, at the earliest moment at
+//! Check-outs and check-ins are not timed for a refresh. Each connection has one look ahead of it, at the earliest moment at
 //! which it can be due as far as was known at the last look: one look per connection in each `refreshRequirement`.
 
 use alloc::boxed::Box;
@@ -15,14 +19,12 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::connections::Stage;
-use super::event::ConnectionClosedReason;
+use super::connections::{Perished, Stage};
 use super::list::Key;
 use super::output::{Action, Output};
 use super::settle::Due;
-use super::state::PoolState;
 use super::timer::{Timeout, TimeoutReason};
-use super::{ApiMisuse, Handle, Pool, Refused};
+use super::{ApiMisuse, ConnectionClosedReason, ConnectionState, Handle, Pool, PoolState, Refused};
 use crate::options::Limits;
 use crate::time::Instant;
 
@@ -82,17 +84,11 @@ impl<C> Pool<C> {
     /// an interrupted connection goes to [`Action::Close`].
     pub fn handle_refreshed(&mut self, now: Instant, connection: Handle, socket: C) -> Result<(), Refused<C>> {
         self.advance(now);
-        let key = match self.refreshing(connection) {
-            Err(misuse) => return Err(Refused { misuse, socket }),
-            Ok(None) => {
-                self.close_late(connection, socket);
-                return Ok(());
-            }
-            Ok(Some(key)) => key,
+        let Some((key, socket)) = self.find_for(connection, ConnectionState::Refreshing, socket)? else {
+            return Ok(());
         };
-        if let Some(reason) = self.perished_in_refresh(key) {
-            self.forget(key, reason, None);
-            self.outputs.push_back(Output::Action(Action::Close { connection, socket, reason }));
+        if let Some(reason) = self.unusable(key) {
+            self.discard(key, socket, reason);
         } else {
             self.connections.end_refresh(&mut self.generations, key, socket);
             self.note_return_from_check(key);
@@ -111,43 +107,11 @@ impl<C> Pool<C> {
     /// ignored.
     pub fn handle_refresh_failed(&mut self, now: Instant, connection: Handle) -> Result<(), ApiMisuse> {
         self.advance(now);
-        if let Some(key) = self.refreshing(connection)? {
-            let reason = match self.state {
-                PoolState::Closed => ConnectionClosedReason::PoolClosed,
-                PoolState::Paused | PoolState::Ready => ConnectionClosedReason::Error,
-            };
-            self.forget(key, reason, None);
+        if let Some(key) = self.find_in(connection, ConnectionState::Refreshing)? {
+            self.forget(key, self.unless_closed(ConnectionClosedReason::Error), None);
             self.settle(Due::Queue);
         }
         Ok(())
-    }
-
-    /// Whether the connection is being refreshed; false if it was closed since.
-    ///
-    /// # Errors
-    /// The handle is another pool's, was never issued, or its connection is not being refreshed.
-    pub(crate) fn is_refreshing(&self, connection: Handle) -> Result<bool, ApiMisuse> {
-        self.refreshing(connection).map(|found| found.is_some())
-    }
-
-    fn refreshing(&self, connection: Handle) -> Result<Option<Key>, ApiMisuse> {
-        let found = self.known(connection, ApiMisuse::NotRefreshing)?;
-        match found {
-            Some(key) if !matches!(self.connections.slot(key).stage, Stage::Refreshing { .. }) => {
-                Err(ApiMisuse::NotRefreshing)
-            }
-            found => Ok(found),
-        }
-    }
-
-    fn perished_in_refresh(&self, key: Key) -> Option<ConnectionClosedReason> {
-        let Stage::Refreshing { since } = self.connections.slot(key).stage else { return None };
-        match self.state {
-            PoolState::Closed => Some(ConnectionClosedReason::PoolClosed),
-            _ if self.is_stale_at(key) => Some(ConnectionClosedReason::Stale),
-            _ if self.now.nanos_since(since) > self.limits.max_idle => Some(ConnectionClosedReason::Idle),
-            PoolState::Paused | PoolState::Ready => self.superfluous(),
-        }
     }
 
     /// A connection was established, or refreshed: it is as fresh as can be.
@@ -233,9 +197,88 @@ impl<C> Pool<C> {
 
     /// Since when an available connection has shown no sign of life.
     fn fresh_since(&self, key: Key) -> Option<Instant> {
-        let since = self.available_since(key)?;
+        let since = self.unused_since(key)?;
         let refreshed_at = self.refresh.as_ref().map(|refresh| refresh.watch(key).refreshed_at);
         Some(refreshed_at.map_or(since, |refreshed_at| refreshed_at.max(since)))
+    }
+
+    /// The answer to [`Action::Check`]: a connection that is alive is delivered; a dead one is closed, and its waiter
+    /// stays at the head of the queue.
+    ///
+    /// # Errors
+    /// The handle is another pool's or of a connection that is not being checked. A connection that was closed since is
+    /// ignored.
+    pub fn handle_checked(&mut self, now: Instant, connection: Handle, alive: bool) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        if let Some(key) = self.find_in(connection, ConnectionState::Checking)? {
+            self.finish_check(key, alive);
+        }
+        Ok(())
+    }
+
+    /// The peer of a connection hung up (CMAP-11). An available connection is closed at once, one in use at its
+    /// check-in; one that is being established or refreshed will fail on its own.
+    ///
+    /// # Errors
+    /// The handle is another pool's or was never issued. A connection that was closed since is ignored.
+    pub fn handle_peer_closed(&mut self, now: Instant, connection: Handle) -> Result<(), ApiMisuse> {
+        self.advance(now);
+        let Some(key) = self.known(connection, ApiMisuse::NotInUse)? else { return Ok(()) };
+        match &mut self.connections.slot_mut(key).stage {
+            Stage::Available { .. } => {
+                self.close_connection(key, ConnectionClosedReason::Error);
+                self.settle(Due::Queue);
+            }
+            Stage::Checking { .. } => self.finish_check(key, false),
+            Stage::InUse { perished, .. } => {
+                perished.get_or_insert(Perished::PeerClosed);
+            }
+            // What goes on at it will fail on its own.
+            Stage::Closed | Stage::Pending { .. } | Stage::Refreshing { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The driver has checked a connection that was idle for long.
+    fn finish_check(&mut self, key: Key, alive: bool) {
+        let death = (!alive).then(|| self.unless_closed(ConnectionClosedReason::Error));
+        match death.or_else(|| self.unusable(key)) {
+            Some(reason) => self.close_connection(key, reason),
+            // It counts as returned just now: the list of available connections stays in the order of their return.
+            None => {
+                self.connections.pass_check(&mut self.generations, key, self.now);
+                self.note_return_from_check(key);
+                self.serve_sticky(key);
+            }
+        }
+        self.settle(Due::Spare);
+    }
+
+    /// The process goes on after its machine was suspended: every connection that is available now is checked for life
+    /// before its next delivery.
+    pub fn resume(&mut self, now: Instant) {
+        self.advance(now);
+        let slots = (0..).zip(&self.connections.slots);
+        let available = slots.filter(|(_, slot)| slot.is_available());
+        self.suspects = available.map(|(key, _)| key).collect();
+        self.renew_attention();
+    }
+
+    /// Whether an available connection has to be checked, however short it was idle as far as the clock knows.
+    pub(super) fn is_suspect(&self, key: Key) -> bool {
+        self.suspects.contains(&key)
+    }
+
+    /// A connection is looked at, or closed.
+    pub(super) fn end_suspicion(&mut self, key: Key) {
+        if self.suspects.remove(&key) && self.suspects.is_empty() {
+            self.renew_attention();
+        }
+    }
+
+    /// Whether all suspects are available.
+    pub(super) fn check_suspects(&self) -> bool {
+        self.suspects.iter().all(|&key| self.connections.is_available(key))
     }
 }
 
