@@ -49,7 +49,7 @@ async fn run_batches<R: Runtime, S>(
     let Some(mut items) = sources.pop() else { return Err(refused(no_items(&batches))) };
 
     let context = Arc::clone(operation.context());
-    let runtime = context.driver.clock().runtime();
+    let runtime = context.driver.clock.runtime();
     let mut ids = match makes_ids {
         true => Some(Ids::new(runtime).map_err(|error| refused(no_ids(&batches, &error)))?),
         false => None,

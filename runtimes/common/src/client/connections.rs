@@ -9,7 +9,7 @@ use cmap_core::connection::MetadataError;
 use cmap_core::options::{ClientOptions, Credential, PoolLimits, PoolOptionsError, Warning};
 use cmap_core::pool::{AffinityKey, IdentityId, PoolState, Statistics, Stats};
 use cmap_core::retry::RetryPolicy;
-use cmap_core::topology::{Criteria, ServerSelector, TopologyOptions};
+use cmap_core::topology::{Criteria, Input, ServerSelector, TopologyOptions};
 
 use crate::connection::CheckOut;
 use crate::cursor::Doomed;
@@ -77,12 +77,12 @@ impl<R: Runtime> Connections<R> {
 
     /// The end of an operation that begins now and may take `limit`: for its check-out and its commands.
     pub fn deadline(&self, limit: Duration) -> Deadline {
-        Deadline::within(self.driver().clock().runtime(), limit)
+        Deadline::within(self.driver().clock.runtime(), limit)
     }
 
     /// The time that an operation has left; zero when it is over.
     pub fn time_left(&self, deadline: Deadline) -> Duration {
-        deadline.left(self.driver().clock().runtime())
+        deadline.left(self.driver().clock.runtime())
     }
 
     /// A label for [many check-outs](CheckOut::labelled), with the text that [`CheckOut::label`] takes.
@@ -119,20 +119,20 @@ impl<R: Runtime> Connections<R> {
     /// Replaces all connections, those of each server evenly over a time: those in use when they come back, and never so
     /// many at once that fewer than minPoolSize are left. For new certificates, or after a balancer got another host.
     pub fn replace_connections(&self, over: Duration) {
-        self.driver().replace_connections(over);
+        self.driver().call(Input::ReplaceConnections(over));
     }
 
     /// Forgets which connection each server has for a key, which is not used any more. Check-outs of the key that wait for the
     /// connection go on waiting for it.
     pub fn end_affinity(&self, key: AffinityKey) {
-        self.driver().end_affinity(key);
+        self.driver().call(Input::EndAffinity(key));
     }
 
     /// Call this when the process goes on after a freeze that its clock has not counted: every connection that is available
     /// now is checked for life before its next use. A suspension of the machine is noticed without it, as soon as the
     /// client or the pool has something to do by itself; a call makes sure of it before the next check-out.
     pub fn resume(&self) {
-        self.driver().resume();
+        self.driver().call(Input::Resume);
     }
 
     /// Adds a library that wraps this one to the client's name in the server's logs, for connections yet to come (HS-14).
@@ -141,7 +141,7 @@ impl<R: Runtime> Connections<R> {
     /// # Errors
     /// A part contains the character that separates libraries.
     pub fn append_metadata(&self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
-        self.driver().append_metadata(name, version, platform)
+        self.driver().settings.append_metadata(name, version, platform)
     }
 
     /// Waits until as many connections are established to every server that suits `selector`; `None` means minPoolSize.
@@ -152,7 +152,7 @@ impl<R: Runtime> Connections<R> {
         limit: Limit,
     ) -> Result<Vec<ServerAddress>, WarmUpError> {
         let driver = Arc::clone(self.driver());
-        let (criteria, limit) = (Criteria { selector, ..Criteria::default() }, driver.left(limit));
+        let (criteria, limit) = (Criteria { selector, ..Criteria::default() }, limit.left(driver.clock.runtime()));
         // Boxed, so that the futures of callers stay small.
         Box::pin(driver.warm_up(criteria, connections, limit)).await
     }
@@ -267,7 +267,7 @@ impl<R: Runtime> Connections<R> {
 
     /// The pool's server; of a client, the first host of its connection string.
     pub fn address(&self) -> &ServerAddress {
-        self.driver().address()
+        &self.driver().address
     }
 
     /// Warnings about the connection string that [`Client::connect`](crate::Client::connect) was given: parts that were ignored (URI-5,
@@ -290,7 +290,7 @@ impl<R: Runtime> Drop for Connections<R> {
         }
         // The clean-up that has begun needs connections.
         let (chores, begun, closing) = (Arc::clone(chores), chores.begun(), Closing(Arc::clone(driver)));
-        driver.clock().runtime().spawn(async move {
+        driver.clock.runtime().spawn(async move {
             chores.ended(begun).await;
             drop(closing);
         });

@@ -191,13 +191,13 @@ impl<R: Runtime> Client<R> {
         }
         async move {
             let driver = Arc::clone(&context.driver);
-            let began_at = driver.clock().now();
+            let began_at = driver.clock.now();
             if waits {
                 // However it ends, nobody waits any longer.
                 let _ = driver.within(Some(patience), context.chores.ended(begun)).await;
                 last_words = LastWords::of(&context);
             }
-            let waited = driver.clock().now().saturating_since(began_at);
+            let waited = driver.clock.now().saturating_since(began_at);
             if let Some(last_words) = last_words {
                 last_words.send().await;
             }

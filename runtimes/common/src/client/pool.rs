@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cmap_core::options::ClientOptions;
 use cmap_core::pool::{ApiMisuse, Clear};
-use cmap_core::topology::ServerSelector;
+use cmap_core::topology::{Input, ServerSelector};
 
 use super::builder::{Builder, Monitored};
 use super::connections::Connections;
@@ -80,7 +80,7 @@ impl<R: Runtime> Pool<R> {
     /// is paused.
     pub fn ready(&self) {
         // Refused only if there is a monitor, which this pool does not have.
-        let _ = self.driver().ready();
+        self.driver().call(Input::Ready);
     }
 
     /// Makes all connections stale (CMAP-37 to CMAP-43), or those of one service behind a load balancer (LB-8). Without
@@ -89,7 +89,7 @@ impl<R: Runtime> Pool<R> {
     /// # Errors
     /// A service was named for a pool that is not load-balanced, or none for one that is.
     pub fn clear(&self, clear: Clear) -> Result<(), ApiMisuse> {
-        self.driver().clear(clear)
+        self.driver().call(Input::Clear(clear)).done()
     }
 
     /// Waits until as many connections are established; `None` means minPoolSize. As [`Client::warm_up`](crate::Client::warm_up),

@@ -41,6 +41,7 @@ enum Stage {
     Done,
 }
 
+#[derive(Default)]
 struct Wanted {
     criteria: Criteria,
     /// The rest of the request; its deadline is set when it is made.
@@ -57,12 +58,12 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     #[inline]
     #[track_caller]
     pub(crate) fn new(driver: &'a Arc<Driver<R>>) -> Self {
-        Self::within(driver, driver.check_out_limit().map_or(Limit::None, Limit::Within)).by_caller()
+        Self::within(driver, driver.settings.check_out_limit.map_or(Limit::None, Limit::Within)).by_caller()
     }
 
     #[inline]
     pub(crate) fn within(driver: &'a Arc<Driver<R>>, limit: Limit) -> Self {
-        if driver.has_server_filter() {
+        if driver.settings.server_filter.is_some() {
             return Self::of(driver, Criteria::default(), limit);
         }
         Self { driver, stage: Stage::New(limit), wanted: None, tag: Tag::default() }
@@ -78,7 +79,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
 
     #[inline(never)]
     pub(crate) fn of(driver: &'a Arc<Driver<R>>, criteria: Criteria, limit: Limit) -> Self {
-        let wanted = Some(Box::new(Wanted::new(criteria)));
+        let wanted = Some(Box::new(Wanted { criteria, ..Wanted::default() }));
         Self { driver, stage: Stage::New(limit), wanted, tag: Tag::default() }
     }
 
@@ -102,9 +103,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
         self.tag.label = self.driver.label(label.as_ref());
         self
     }
-}
 
-impl<R: Runtime> CheckOut<'_, R> {
     /// As [`label`](Self::label), by a label that was [made before](crate::Connections::label): for check-outs that are many. One of
     /// another client counts as none.
     #[inline]
@@ -112,25 +111,16 @@ impl<R: Runtime> CheckOut<'_, R> {
         self.tag.label = self.driver.own_label(label);
         self
     }
-}
 
-impl Wanted {
-    fn new(criteria: Criteria) -> Self {
-        Self {
-            criteria,
-            request: CheckOutRequest::default(),
-            narrowed: None,
-            #[cfg(feature = "tracing")]
-            span: None,
-        }
-    }
-}
-
-impl<R: Runtime> CheckOut<'_, R> {
     /// Checks out as this identity of the client, and not with the credential of the options. To be called before the first poll.
     pub fn identity(mut self, identity: IdentityId) -> Self {
         self.wanted().request.identity = Some(identity);
         self
+    }
+
+    /// What is wanted, to be asked for in detail.
+    fn wanted(&mut self) -> &mut Wanted {
+        self.wanted.get_or_insert_with(Box::default)
     }
 }
 
@@ -154,11 +144,11 @@ impl<R: Runtime> CheckOut<'_, R> {
     #[inline(never)]
     fn ask(&mut self, limit: Limit, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
         let driver = self.driver;
-        let now = driver.clock().now();
+        let now = driver.clock.now();
         let deadline = match limit {
             Limit::None => None,
             Limit::Within(limit) => Some(now + limit),
-            Limit::Until(deadline) => driver.clock().instant_of(deadline),
+            Limit::Until(deadline) => driver.clock.instant_of(deadline),
         };
         if self.wanted.is_some() {
             return self.ask_for_wanted(now, deadline, cx);
@@ -177,8 +167,7 @@ impl<R: Runtime> CheckOut<'_, R> {
         deadline: Option<Instant>,
         cx: &Context<'_>,
     ) -> Poll<<Self as Future>::Output> {
-        let driver = self.driver;
-        let tag = self.tag;
+        let (driver, tag) = (self.driver, self.tag);
         let wanted = self.wanted();
         let mut request = wanted.request;
         request.deadline = deadline;
@@ -187,7 +176,8 @@ impl<R: Runtime> CheckOut<'_, R> {
         }
         // Nothing is chosen for an operation that keeps to its server (PIN-1).
         let is_pinned = matches!(wanted.criteria.selector, ServerSelector::Pinned(_));
-        wanted.narrowed = (driver.has_server_filter() && !is_pinned).then(|| driver.narrow(&wanted.criteria));
+        wanted.narrowed =
+            (driver.settings.server_filter.is_some() && !is_pinned).then(|| driver.narrow(&wanted.criteria));
         let criteria = wanted.narrowed.as_ref().map_or(&wanted.criteria, |narrowed| &narrowed.criteria);
         let begun = driver.check_out(now, criteria, request, tag, cx);
         self.go_on(begun, cx)
@@ -200,16 +190,16 @@ impl<R: Runtime> CheckOut<'_, R> {
             Begun::Waits(place) => {
                 self.stage = Stage::Waiting(place);
                 #[cfg(feature = "tracing")]
-                self.begin_span();
+                if let Some(span) = self.driver.span_of(self.tag) {
+                    self.wanted().span = Some(span);
+                }
                 // The servers may have changed since the user has chosen among them.
-                if self.is_narrowed() { self.poll_waiting(place, cx) } else { Poll::Pending }
+                if self.wanted.as_ref().is_some_and(|wanted| wanted.narrowed.is_some()) {
+                    return self.poll_waiting(place, cx);
+                }
+                Poll::Pending
             }
         }
-    }
-
-    /// What is wanted, to be asked for in detail.
-    fn wanted(&mut self) -> &mut Wanted {
-        self.wanted.get_or_insert_with(|| Box::new(Wanted::new(Criteria::default())))
     }
 
     /// Looks for the answer. Where the user chooses among suitable servers, and these have changed, the user chooses anew.
@@ -231,13 +221,6 @@ impl<R: Runtime> CheckOut<'_, R> {
     }
 
     #[cfg(feature = "tracing")]
-    fn begin_span(&mut self) {
-        if let Some(span) = self.driver.span_of(self.tag) {
-            self.wanted().span = Some(span);
-        }
-    }
-
-    #[cfg(feature = "tracing")]
     fn end_span(&self, answer: &Answer<R::Stream>) {
         let Some(span) = self.wanted.as_ref().and_then(|wanted| wanted.span.as_ref()) else { return };
         match answer {
@@ -246,16 +229,13 @@ impl<R: Runtime> CheckOut<'_, R> {
         };
     }
 
-    fn is_narrowed(&self) -> bool {
-        self.wanted.as_ref().is_some_and(|wanted| wanted.narrowed.is_some())
-    }
-
     #[inline(always)]
     fn end(&mut self, answer: Answer<R::Stream>) -> Poll<<Self as Future>::Output> {
         self.stage = Stage::Done;
         #[cfg(feature = "tracing")]
         self.end_span(&answer);
         let selector = self.wanted.take().map(|wanted| wanted.criteria.selector);
+        // `map` costs a warm check-out nine instructions more.
         Poll::Ready(match answer {
             Ok(delivery) => Ok(Connection::new(Arc::clone(self.driver), delivery, self.tag, selector)),
             Err(error) => Err(error),

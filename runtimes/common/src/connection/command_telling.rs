@@ -35,9 +35,10 @@ impl<R: Runtime> CommandTelling<R> {
         declaration: Option<&RawDocument>,
     ) -> Self {
         let (driver, address, sent) = (Arc::clone(driver), Arc::clone(address), Arc::new(sent));
-        let started_at = driver.clock().now();
-        let span = driver.spans().and_then(|spans| spans.command(&address, &sent, command, declaration));
-        let has_events = driver.has_command_events();
+        let started_at = driver.clock.now();
+        let span =
+            driver.settings.spans.as_ref().and_then(|spans| spans.command(&address, &sent, command, declaration));
+        let has_events = driver.settings.command_events;
         if has_events {
             let document = sent.document(command, declaration);
             driver.tell_command(&address, CommandEvent::CommandStarted { sent: Arc::clone(&sent), document });
@@ -83,7 +84,7 @@ impl<R: Runtime> CommandTelling<R> {
     }
 
     fn duration(&self) -> std::time::Duration {
-        self.driver.clock().now().saturating_since(self.started_at)
+        self.driver.clock.now().saturating_since(self.started_at)
     }
 }
 

@@ -24,7 +24,7 @@ use cmap_core::connection::{Command, CommandError as NotSent, Description, Outli
 use cmap_core::pool::{Cause, CheckOutId, Condition, ConnectionId, Handle, Purpose};
 use cmap_core::server::{OperationError, SentCommand};
 use cmap_core::session::{Along, PLACES, ReadsBy, compose};
-use cmap_core::topology::ServerSelector;
+use cmap_core::topology::{Input, ServerSelector};
 use cmap_core::wire::{CommandReply, WriteFailure};
 
 pub use self::check_out::CheckOut;
@@ -162,7 +162,7 @@ impl<R: Runtime> Connection<R> {
     /// The server refused the command, or there was no usable reply.
     pub async fn exchange(&mut self, command: impl IntoRequest) -> Result<Reply<'_>, CommandError> {
         let request = self.request(command)?;
-        self.perform(&request.command(), self.driver.command_limit()).await
+        self.perform(&request.command(), self.driver.settings.command_limit).await
     }
 
     /// Runs a command as [`exchange`](Self::exchange) does, with a limit of the caller's, which
@@ -176,7 +176,7 @@ impl<R: Runtime> Connection<R> {
         limit: impl Into<Limit>,
     ) -> Result<Reply<'_>, CommandError> {
         let request = self.request(command)?;
-        let limit = self.driver.left(limit.into()).map(TimeLimit::Caller);
+        let limit = limit.into().left(self.driver.clock.runtime()).map(TimeLimit::Caller);
         self.perform(&request.command(), limit).await
     }
 
@@ -227,7 +227,7 @@ impl<R: Runtime> Connection<R> {
 
     pub(crate) fn shared_address(&self) -> &Arc<ServerAddress> {
         // The socket is there until the connection is dropped.
-        self.socket.as_ref().map_or_else(|| self.driver.address(), |socket| &socket.address)
+        self.socket.as_ref().map_or_else(|| &self.driver.address, |socket| &socket.address)
     }
 
     /// What the server said of itself when the connection was established.
@@ -264,7 +264,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     pub(crate) fn set_purpose(&self, purpose: Purpose) {
-        self.driver.set_purpose(self.check_out, self.handle, purpose);
+        self.driver.call(Input::SetPurpose(self.check_out, self.handle, purpose));
     }
 
     /// Runs a command that has all its fields, but for `maxTimeMS`. It belongs to `operation`, by number.
@@ -299,7 +299,7 @@ impl<R: Runtime> Connection<R> {
     async fn run(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
         let mut command = command_limit::apply(limit, command, || self.driver.min_round_trip_time(self.handle))?;
         let reads = ReadsBy::of_connection(self.selector.as_deref());
-        let defaults = self.driver.command_defaults();
+        let defaults = self.driver.settings.command_defaults.as_ref();
         if defaults.is_none() && reads == ReadsBy::Client {
             return self.run_as_it_is(&command, limit, None).await;
         }
@@ -340,7 +340,7 @@ impl<R: Runtime> Connection<R> {
             Stage::MoreToCome => return Err(CommandErrorKind::NotSent(NotSent::Busy)),
             Stage::UnderWay => return Err(CommandErrorKind::NotSent(NotSent::Errored)),
         }
-        let buffers = self.driver.buffers();
+        let buffers = &self.driver.buffers;
         socket.prepare(command, buffers)?;
         self.stage = Stage::UnderWay;
         let is_followed = self.driver.follows_commands();
@@ -359,7 +359,7 @@ impl<R: Runtime> Connection<R> {
             let name = command.body.iter_elements().next().and_then(Result::ok);
             self.driver.note_command(self.handle, name.as_ref().map_or("", |name| name.key().as_str()));
         }
-        let is_told = self.driver.has_command_events() || self.driver.spans().is_some();
+        let is_told = self.driver.settings.command_events || self.driver.settings.spans.is_some();
         is_told.then(|| self.begin_telling(command, operation)).flatten()
     }
 
@@ -381,10 +381,10 @@ impl<R: Runtime> Connection<R> {
     /// Sends a command that is prepared, and reads its reply.
     async fn carry_out(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Errored)) };
-        let buffers = self.driver.buffers();
+        let buffers = &self.driver.buffers;
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
         let (driver, handle) = (&self.driver, self.handle);
-        let replies = || note_reply(driver, handle);
+        let replies = || driver.note_reply(handle);
         let exchange = async {
             socket.send(buffers).await.map_err(CommandErrorKind::Network)?;
             if command.acknowledged { socket.receive::<R>(buffers, replies).await } else { Ok(()) }
@@ -425,7 +425,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     async fn receive_next(&mut self) -> Result<(), CommandErrorKind> {
-        self.receive_within(self.driver.command_limit()).await
+        self.receive_within(self.driver.settings.command_limit).await
     }
 
     async fn receive_within(&mut self, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
@@ -433,7 +433,7 @@ impl<R: Runtime> Connection<R> {
         self.stage = Stage::UnderWay;
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
         let (driver, handle) = (&self.driver, self.handle);
-        let receive = socket.receive::<R>(driver.buffers(), || note_reply(driver, handle));
+        let receive = socket.receive::<R>(&driver.buffers, || driver.note_reply(handle));
         limited(&self.driver, &address, &abort, limit, receive).await?;
         self.end_reply()
     }
@@ -445,7 +445,7 @@ impl<R: Runtime> Connection<R> {
         let reply = CommandReply::read(socket.reply()?);
         // What a reply says of the server counts whether or not the command succeeded (SDAM-13).
         if let Some(error) = OperationError::of_reply(&reply) {
-            self.driver.handle_operation_failed(self.handle, error);
+            self.driver.call(Input::OperationFailed(self.handle, error));
         }
         reply.failure().map_or(Ok(()), |refusal| Err(CommandErrorKind::Server(Box::new(refusal))))
     }
@@ -470,20 +470,20 @@ impl<R: Runtime> Connection<R> {
             let Self { check_out, handle, .. } = *self;
             let (driver, socket) = (Arc::clone(&self.driver), Some(socket));
             let given_up = Self { driver, check_out, handle, socket, stage: Stage::UnderWay, selector: None };
-            return unread_cursor::end(*duty, given_up, self.driver.clock().runtime());
+            return unread_cursor::end(*duty, given_up, self.driver.clock.runtime());
         }
         let condition = match self.stage {
             Stage::BetweenCommands => Condition::Usable,
             Stage::UnderWay | Stage::MoreToCome => Condition::Errored,
         };
-        socket.give_back(self.driver.buffers());
+        socket.give_back(&self.driver.buffers);
         self.driver.check_in(self.check_out, self.handle, socket, condition);
     }
 
     /// Says where a command failed, and tells the server's side of it.
     fn failed(&self, kind: CommandErrorKind) -> CommandError {
         if let Some(fault) = kind.fault() {
-            self.driver.handle_operation_failed(self.handle, OperationError::new(fault, Cause::of(&kind)));
+            self.driver.call(Input::OperationFailed(self.handle, OperationError::new(fault, Cause::of(&kind))));
         }
         CommandError { kind, address: Arc::clone(self.shared_address()), connection_id: self.id() }
     }
@@ -507,14 +507,6 @@ async fn limited<R: Runtime>(
         // Time is up only where there is a limit.
         (Err(AbortReason::Closed | AbortReason::TimedOut), _) => Err(CommandErrorKind::Closed),
         (Err(AbortReason::RuntimeGone), _) => Err(RuntimeGone.into()),
-    }
-}
-
-/// The first byte of a reply has come.
-#[inline]
-fn note_reply<R: Runtime>(driver: &Driver<R>, connection: Handle) {
-    if driver.watches_uses() {
-        driver.note_reply(connection);
     }
 }
 

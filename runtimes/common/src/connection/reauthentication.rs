@@ -38,12 +38,12 @@ impl<R: Runtime> Connection<R> {
         limit: Option<TimeLimit>,
         operation: Option<u64>,
     ) -> Result<(), CommandErrorKind> {
-        let clock = self.driver.clock().clone();
+        let clock = self.driver.clock.clone();
         let began = clock.now();
         let Some(options) = self.driver.login_of(self.handle) else { return Err(CommandErrorKind::Server(refusal)) };
         let login = random(clock.runtime()).and_then(|random| SaslLogin::begin(&options, &random));
         let Some(login) = login.map_err(failed)? else { return Err(CommandErrorKind::Server(refusal)) };
-        let tokens = self.driver.tokens_of(&options);
+        let tokens = self.driver.settings.tokens.of(&options);
         self.stage = Stage::UnderWay;
         self.log_in(login, tokens.as_ref(), limit).await?;
         let took = clock.now().saturating_since(began);
@@ -92,7 +92,7 @@ impl<R: Runtime> Connection<R> {
     ) -> Result<RawDocumentBuf, CommandErrorKind> {
         let broken = || CommandErrorKind::NotSent(NotSent::Errored);
         let sent = Command::new(source, &command);
-        let prepared = self.socket.as_mut().ok_or_else(broken)?.prepare(&sent, self.driver.buffers());
+        let prepared = self.socket.as_mut().ok_or_else(broken)?.prepare(&sent, &self.driver.buffers);
         let ran = match prepared {
             Ok(()) => self.carry_out(&sent, limit).await,
             Err(error) => Err(error),
@@ -120,9 +120,9 @@ impl<R: Runtime> Connection<R> {
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Errored)) };
         let (abort, address) = (Arc::clone(&socket.abort), Arc::clone(&socket.address));
         let (slot, filler) = Slot::empty();
-        let (tokens, clock) = (Arc::clone(tokens), self.driver.clock().clone());
+        let (tokens, clock) = (Arc::clone(tokens), self.driver.clock.clone());
         // not the caller's limit, since others may wait for this token, too.
-        let until = self.driver.connect_deadline();
+        let until = clock.deadline(self.driver.settings.timeout);
         let runtime = clock.runtime().clone();
         runtime.spawn(async move { filler.fill(tokens.get(&clock, until).await) });
         let mut fetched = None;

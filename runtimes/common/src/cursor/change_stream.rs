@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf};
-use cmap_core::change_stream::{ChangeStream, Decision, NoResumeToken, StreamFailure};
+use bson::RawDocumentBuf;
+use cmap_core::change_stream::{ChangeStream, Decision, StreamFailure};
 use cmap_core::connection::Fault;
 use cmap_core::pool::CheckOutErrorKind;
 use cmap_core::topology::{SelectionErrorKind, ServerSelector};
@@ -20,7 +20,7 @@ use crate::time::Budget;
 
 /// A change stream: its place, and what its cursor is opened with.
 pub(super) struct Stream<R: Runtime> {
-    machine: ChangeStream,
+    pub(super) machine: ChangeStream,
     source: Arc<Source<R>>,
 }
 
@@ -74,18 +74,6 @@ impl<R: Runtime> Stream<R> {
     /// For a step that begins now.
     pub(super) fn iteration(&self) -> Budget {
         self.source.opening.time.iteration(&self.source.opening.context)
-    }
-
-    pub(super) fn resume_token(&self) -> Option<&RawDocument> {
-        self.machine.resume_token()
-    }
-
-    pub(super) fn handle_reply(&mut self, reply: &RawDocument) {
-        self.machine.handle_reply(reply);
-    }
-
-    pub(super) fn hand_out(&mut self, document: &RawDocument, is_last: bool) -> Result<(), NoResumeToken> {
-        self.machine.hand_out(document, is_last)
     }
 
     /// A getMore or an aggregate has failed, in a step with or without a limit. Returns the error to report, and what is left.
@@ -164,56 +152,46 @@ impl<R: Runtime> Aggregate<R> {
 
 /// What the error says about going on.
 fn failure_of(error: &OperationError) -> StreamFailure {
-    match &error.kind {
-        OperationErrorKind::CheckOut(error) => of_check_out(error),
-        OperationErrorKind::Command(error) => match &error.kind {
-            CommandErrorKind::Server(refusal) => StreamFailure::of_server(refusal.code, |label| error.has_label(label)),
-            CommandErrorKind::Network(_)
-            | CommandErrorKind::Timeout(_)
-            | CommandErrorKind::Interrupted(_)
-            | CommandErrorKind::Protocol(_)
-            | CommandErrorKind::NoTimeLeft { .. } => StreamFailure::Unreached,
-            CommandErrorKind::Reauthentication(error) if error.fault == Fault::Network => StreamFailure::Unreached,
-            CommandErrorKind::Reauthentication(_)
-            | CommandErrorKind::Writes(_)
-            | CommandErrorKind::NotSent(_)
-            | CommandErrorKind::Unwritable(_)
-            | CommandErrorKind::Closed
-            | CommandErrorKind::RuntimeGone(_) => StreamFailure::Client,
-        },
-        OperationErrorKind::Cursor(CursorError::ServerGone(_)) => StreamFailure::Unreached,
-        OperationErrorKind::Cursor(_)
-        | OperationErrorKind::Unwritable(_)
-        | OperationErrorKind::Batch(_)
-        | OperationErrorKind::Writes(_)
-        | OperationErrorKind::NoSessions
-        | OperationErrorKind::ForeignSession
-        | OperationErrorKind::UnacknowledgedInSession
-        | OperationErrorKind::UnacknowledgedJournal
-        | OperationErrorKind::Closed
-        | OperationErrorKind::Transaction(_)
-        | OperationErrorKind::TransactionTimeout(_)
-        | OperationErrorKind::ConnectionOfSession
-        | OperationErrorKind::NoSnapshots => StreamFailure::Client,
+    if let OperationErrorKind::Command(command) = &error.kind
+        && let CommandErrorKind::Server(refusal) = &command.kind
+    {
+        return StreamFailure::of_server(refusal.code, |label| command.has_label(label));
     }
+    if is_unreached(error) { StreamFailure::Unreached } else { StreamFailure::Client }
+}
+
+/// Whether no server was reached, or none answered. All other errors are the client's own.
+fn is_unreached(error: &OperationError) -> bool {
+    if let OperationErrorKind::CheckOut(error) = &error.kind {
+        return passes(error);
+    }
+    if let OperationErrorKind::Command(error) = &error.kind {
+        let lost_at_login =
+            matches!(&error.kind, CommandErrorKind::Reauthentication(error) if error.fault == Fault::Network);
+        return lost_at_login
+            || matches!(
+                error.kind,
+                CommandErrorKind::Network(_)
+                    | CommandErrorKind::Timeout(_)
+                    | CommandErrorKind::Interrupted(_)
+                    | CommandErrorKind::Protocol(_)
+                    | CommandErrorKind::NoTimeLeft { .. }
+            );
+    }
+    matches!(error.kind, OperationErrorKind::Cursor(CursorError::ServerGone(_)))
 }
 
 /// A closed client and an ended runtime stay so. A pool may have been closed because its server has left.
-fn of_check_out(error: &CheckOutError) -> StreamFailure {
+fn passes(error: &CheckOutError) -> bool {
     match error {
-        CheckOutError::Pool(error) if error.kind == CheckOutErrorKind::Cancelled => StreamFailure::Client,
-        CheckOutError::Selection(error) => match error.kind {
+        CheckOutError::Pool(error) => error.kind != CheckOutErrorKind::Cancelled,
+        CheckOutError::Selection(error) => !matches!(
+            error.kind,
             SelectionErrorKind::Closed
-            | SelectionErrorKind::Incompatible(_)
-            | SelectionErrorKind::MaxStaleness(_)
-            | SelectionErrorKind::UnknownIdentity(_) => StreamFailure::Client,
-            SelectionErrorKind::Timeout
-            | SelectionErrorKind::ServerLeft
-            | SelectionErrorKind::Forked
-            | SelectionErrorKind::WaitQueueFull { .. }
-            | _ => StreamFailure::Unreached,
-        },
-        CheckOutError::Pool(_) => StreamFailure::Unreached,
-        CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) => StreamFailure::Client,
+                | SelectionErrorKind::Incompatible(_)
+                | SelectionErrorKind::MaxStaleness(_)
+                | SelectionErrorKind::UnknownIdentity(_)
+        ),
+        CheckOutError::NoAffinity | CheckOutError::RuntimeGone(_) => false,
     }
 }

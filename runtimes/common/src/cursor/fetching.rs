@@ -21,16 +21,19 @@ pub(super) struct Fetching<R: Runtime> {
 }
 
 struct State<R: Runtime> {
-    /// `None` while it is polled, and after its end.
-    work: Option<Work<R>>,
-    fetched: Option<Fetched<R>>,
-    has_ended: bool,
-    /// Whether nobody wants the batch.
-    is_given_up: bool,
-    /// Counts from when it was given up while it was polled to when it is dropped.
-    chore: Option<Chore>,
+    stage: Stage<R>,
     task: Option<Waker>,
     reader: Option<Waker>,
+}
+
+enum Stage<R: Runtime> {
+    /// It waits for its next poll.
+    Waiting(Work<R>),
+    /// The task polls it.
+    Polled,
+    Ended(Fetched<R>),
+    /// Nobody wants the batch any more. The chore counts from when it was given up while it was polled to when it is dropped.
+    GivenUp(Option<Chore>),
 }
 
 /// The task. The runtime may drop it half-way.
@@ -47,12 +50,10 @@ impl<R: Runtime> Fetching<R> {
         if let Poll::Ready(fetched) = work.as_mut().poll(cx) {
             return Ok(fetched);
         }
-        let (task, reader) = (None, Some(cx.waker().clone()));
-        let (work, fetched, chore) = (Some(work), None, None);
-        let state = State { work, fetched, has_ended: false, is_given_up: false, chore, task, reader };
+        let state = State { stage: Stage::Waiting(work), task: None, reader: Some(cx.waker().clone()) };
         let state = Arc::new(Mutex::new(state));
         let task = Task(Arc::clone(&state));
-        context.driver.clock().runtime().spawn(async move { poll_fn(|cx| task.poll(cx)).await });
+        context.driver.clock.runtime().spawn(async move { poll_fn(|cx| task.poll(cx)).await });
         Err(Self { context, state })
     }
 
@@ -60,7 +61,9 @@ impl<R: Runtime> Fetching<R> {
     pub(super) fn poll(self, cx: &TaskContext<'_>) -> Result<Fetched<R>, Self> {
         let waker = cx.waker().clone();
         let mut state = lock(&self.state);
-        if let Some(fetched) = state.fetched.take() {
+        if matches!(state.stage, Stage::Ended(_))
+            && let Stage::Ended(fetched) = std::mem::replace(&mut state.stage, Stage::GivenUp(None))
+        {
             return Ok(fetched);
         }
         // Dropped without the lock: the last waker of a task drops its future.
@@ -74,16 +77,12 @@ impl<R: Runtime> Fetching<R> {
 impl<R: Runtime> Drop for Fetching<R> {
     fn drop(&mut self) {
         let mut state = lock(&self.state);
-        state.is_given_up = true;
-        let work = state.work.take();
-        if work.is_none() && !state.has_ended {
-            state.chore = Some(self.context.chores.begin());
-        }
-        let left = (work, state.fetched.take(), state.task.take(), state.reader.take());
+        let is_polled = matches!(state.stage, Stage::Polled);
+        let given_up = Stage::GivenUp(is_polled.then(|| self.context.chores.begin()));
+        let stage = std::mem::replace(&mut state.stage, given_up);
+        let (task, reader) = (state.task.take(), state.reader.take());
         drop(state);
-        let (work, fetched, task, _) = left;
-        drop(work);
-        drop(fetched);
+        drop((stage, reader));
         task.into_iter().for_each(Waker::wake);
     }
 }
@@ -93,14 +92,21 @@ impl<R: Runtime> Task<R> {
         let waker = cx.waker().clone();
         let mut state = lock(&self.0);
         let before = state.task.replace(waker);
-        let work = state.work.take();
+        let mut work = match std::mem::replace(&mut state.stage, Stage::Polled) {
+            Stage::Waiting(work) => work,
+            over @ (Stage::Polled | Stage::Ended(_) | Stage::GivenUp(_)) => {
+                state.stage = over;
+                drop(state);
+                drop(before);
+                return Poll::Ready(());
+            }
+        };
         drop(state);
         drop(before);
-        let Some(mut work) = work else { return Poll::Ready(()) };
         let polled = work.as_mut().poll(cx);
         let mut state = lock(&self.0);
-        if state.is_given_up {
-            let chore = state.chore.take();
+        if let Stage::GivenUp(chore) = &mut state.stage {
+            let chore = chore.take();
             drop(state);
             drop((polled, work));
             drop(chore);
@@ -108,14 +114,14 @@ impl<R: Runtime> Task<R> {
         }
         match polled {
             Poll::Ready(fetched) => {
-                (state.fetched, state.has_ended) = (Some(fetched), true);
+                state.stage = Stage::Ended(fetched);
                 let reader = state.reader.take();
                 drop(state);
                 reader.into_iter().for_each(Waker::wake);
                 Poll::Ready(())
             }
             Poll::Pending => {
-                state.work = Some(work);
+                state.stage = Stage::Waiting(work);
                 Poll::Pending
             }
         }
@@ -125,14 +131,12 @@ impl<R: Runtime> Task<R> {
 impl<R: Runtime> Drop for Task<R> {
     fn drop(&mut self) {
         let mut state = lock(&self.0);
-        let work = state.work.take();
-        if !state.has_ended && !state.is_given_up {
-            state.fetched = Some((Err(OperationError::runtime_gone()), Left::Exhausted));
-        }
+        let is_over = matches!(state.stage, Stage::Ended(_) | Stage::GivenUp(_));
+        let gone = || Stage::Ended((Err(OperationError::runtime_gone()), Left::Exhausted));
+        let stage = (!is_over).then(|| std::mem::replace(&mut state.stage, gone()));
         let (reader, task) = (state.reader.take(), state.task.take());
         drop(state);
-        drop(work);
-        drop(task);
+        drop((stage, task));
         reader.into_iter().for_each(Waker::wake);
     }
 }

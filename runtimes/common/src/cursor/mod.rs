@@ -7,14 +7,12 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `opening` | from an operation to its cursor |
-//! | `implicit_session` | [`Cursor`]: of an operation without a session of the user's own; a stream |
-//! | `user_session` | [`SessionCursor`]: of an operation in a user's session, which each step is given |
-//! | `typed` | [`TypedCursor`]: a stream of values |
+//! | `cursors` | [`Cursor`], of an operation without a session of the user's own, a stream; [`TypedCursor`], a stream of values; [`SessionCursor`], of an operation in a user's session, which each step is given |
 //! | `reader` | what all three read with: the next document, or the command that brings it |
 //! | `change_stream` | a change stream, whose cursor is opened again after errors that pass |
 //! | `server_cursor` | the cursor on its server: getMore and killCursors |
 //! | `fetching` | a getMore under way, in a task |
-//! | `doomed`, `reaper` | the cursors that nobody reads any more; the tasks that end them on their servers |
+//! | `reaper` | the cursors that nobody reads any more, and the tasks that end them on their servers |
 //! | `batch` | the documents of a reply, read in place |
 //! | `results` | the results of a bulkWrite, read to their end |
 //! | `options` | what goes along with getMores |
@@ -22,9 +20,8 @@
 
 mod batch;
 mod change_stream;
-mod doomed;
+mod cursors;
 mod fetching;
-mod implicit_session;
 mod opening;
 mod options;
 mod reader;
@@ -32,13 +29,9 @@ mod reaper;
 mod results;
 mod server_cursor;
 mod time;
-mod typed;
-mod user_session;
 
-pub(crate) use self::doomed::Doomed;
-pub use self::implicit_session::Cursor;
+pub use self::cursors::{Cursor, SessionCursor, TypedCursor};
 pub use self::options::CursorOptions;
+pub(crate) use self::reaper::Doomed;
 pub(crate) use self::results::Results;
 pub use self::time::TimeoutMode;
-pub use self::typed::TypedCursor;
-pub use self::user_session::SessionCursor;

@@ -8,13 +8,11 @@ use cmap_core::topology::TopologyType;
 
 use super::batch::Batch;
 use super::change_stream::Stream;
-use super::implicit_session::Cursor;
+use super::cursors::{Cursor, SessionCursor};
 use super::options::{CursorKind, CursorOptions};
 use super::reader::Reader;
 use super::server_cursor::{Left, Pinned, ServerCursor};
 use super::time::CursorTime;
-use super::user_session::SessionCursor;
-use crate::connection::Connection;
 use crate::error::{CursorError, OperationError};
 use crate::operation::{Answer, Context, InSession, Means, NoSession, Operation, SessionOf};
 use crate::runtime::Runtime;
@@ -45,8 +43,7 @@ impl<R: Runtime> Operation<'_, R, NoSession> {
     /// # Errors
     /// Those of [`run`](Self::run), and the reply has no cursor.
     pub async fn cursor(self) -> Result<Cursor<R>, OperationError> {
-        let (reader, _) = open(self, None).await?;
-        Ok(Cursor::new(reader))
+        open(self, None).await.map(Cursor::new)
     }
 
     /// Runs the command with other options, which replace what it says itself; returns the cursor.
@@ -54,12 +51,9 @@ impl<R: Runtime> Operation<'_, R, NoSession> {
     /// # Errors
     /// Those of [`cursor`](Self::cursor), and the options do not go together.
     pub async fn cursor_with(self, options: CursorOptions) -> Result<Cursor<R>, OperationError> {
-        let (reader, _) = open(self, Some(options)).await?;
-        Ok(Cursor::new(reader))
+        open(self, Some(options)).await.map(Cursor::new)
     }
-}
 
-impl<R: Runtime> Operation<'_, R, NoSession> {
     /// Watches changes: runs an aggregate whose first stage is `$changeStream`, and returns a cursor of the changes. Its end does not
     /// come before what is watched is gone: `try_next` waits for a change.
     ///
@@ -102,8 +96,7 @@ impl<R: Runtime> Operation<'_, R, NoSession> {
     /// # Errors
     /// Those of [`cursor`](Self::cursor), and the command is no change stream.
     pub async fn watch(self) -> Result<Cursor<R>, OperationError> {
-        let (reader, _) = open_stream(self, None).await?;
-        Ok(Cursor::new(reader))
+        open_stream(self, None).await.map(Cursor::new)
     }
 
     /// Watches changes as [`watch`](Self::watch) does, with other options, which replace what the command says itself.
@@ -111,8 +104,7 @@ impl<R: Runtime> Operation<'_, R, NoSession> {
     /// # Errors
     /// Those of [`watch`](Self::watch), and the options do not go together.
     pub async fn watch_with(self, options: CursorOptions) -> Result<Cursor<R>, OperationError> {
-        let (reader, _) = open_stream(self, Some(options)).await?;
-        Ok(Cursor::new(reader))
+        open_stream(self, Some(options)).await.map(Cursor::new)
     }
 }
 
@@ -124,8 +116,7 @@ impl<R: Runtime> Operation<'_, R, InSession> {
     /// # Errors
     /// Those of [`cursor`](Self::cursor), and the command is no change stream.
     pub async fn watch(self) -> Result<SessionCursor<R>, OperationError> {
-        let (reader, lsid) = open_stream(self, None).await?;
-        Ok(SessionCursor::new(reader, lsid))
+        open_stream(self, None).await.map(SessionCursor::new)
     }
 
     /// Watches changes in the session with other options, which replace what the command says itself.
@@ -133,8 +124,7 @@ impl<R: Runtime> Operation<'_, R, InSession> {
     /// # Errors
     /// Those of [`watch`](Self::watch), and the options do not go together.
     pub async fn watch_with(self, options: CursorOptions) -> Result<SessionCursor<R>, OperationError> {
-        let (reader, lsid) = open_stream(self, Some(options)).await?;
-        Ok(SessionCursor::new(reader, lsid))
+        open_stream(self, Some(options)).await.map(SessionCursor::new)
     }
 
     /// Runs a command that makes a cursor, in the session, which each step of the cursor has to be given.
@@ -158,8 +148,7 @@ impl<R: Runtime> Operation<'_, R, InSession> {
     /// # Errors
     /// Those of [`run`](Self::run), and the reply has no cursor.
     pub async fn cursor(self) -> Result<SessionCursor<R>, OperationError> {
-        let (reader, lsid) = open(self, None).await?;
-        Ok(SessionCursor::new(reader, lsid))
+        open(self, None).await.map(SessionCursor::new)
     }
 
     /// Runs the command in the session with other options, which replace what it says itself; returns the cursor.
@@ -167,8 +156,7 @@ impl<R: Runtime> Operation<'_, R, InSession> {
     /// # Errors
     /// Those of [`cursor`](Self::cursor), and the options do not go together.
     pub async fn cursor_with(self, options: CursorOptions) -> Result<SessionCursor<R>, OperationError> {
-        let (reader, lsid) = open(self, Some(options)).await?;
-        Ok(SessionCursor::new(reader, lsid))
+        open(self, Some(options)).await.map(SessionCursor::new)
     }
 }
 
@@ -179,33 +167,32 @@ pub(super) struct Opening<R: Runtime> {
     pub(super) tag: Tag,
     /// The user's session.
     pub(super) of_user: Option<SessionId>,
-    kind: CursorKind,
-    options: CursorOptions,
+    pub(super) kind: CursorKind,
+    pub(super) options: CursorOptions,
     /// Whether the options are the user's, and not the command's.
-    are_own: bool,
+    pub(super) are_own: bool,
 }
 
-/// Runs the operation. Returns what reads its cursor, and the user's session.
+/// Runs the operation. Returns what reads its cursor.
 async fn open<R: Runtime, S>(
     mut operation: Operation<'_, R, S>,
     options: Option<CursorOptions>,
-) -> Result<(Reader<R>, Option<SessionId>), OperationError> {
+) -> Result<Reader<R>, OperationError> {
     let (opening, session) = Opening::begin(&mut operation, options)?;
     let means = Means { session, connection: None, budget: Some(opening.time.first), makes_cursor: true };
     let ended = operation.perform(means).await;
     let (batch, left) = opening.open(ended.result?, ended.borrowed)?;
-    Ok((Reader::new(batch, left), opening.of_user))
+    Ok(Reader::new(opening.of_user, batch, left))
 }
 
-/// Runs the operation, whose command is a change stream. Returns what reads it, and the user's session.
+/// Runs the operation, whose command is a change stream. Returns what reads it.
 async fn open_stream<R: Runtime, S>(
     mut operation: Operation<'_, R, S>,
     options: Option<CursorOptions>,
-) -> Result<(Reader<R>, Option<SessionId>), OperationError> {
+) -> Result<Reader<R>, OperationError> {
     let (opening, session) = Opening::begin(&mut operation, options)?;
-    let of_user = opening.of_user;
     let stream = Stream::begin(opening, operation.into_parts()?)?;
-    Ok((Reader::of_stream(stream, session).await?, of_user))
+    Reader::of_stream(stream, session).await
 }
 
 impl<R: Runtime> Opening<R> {
@@ -258,7 +245,11 @@ impl<R: Runtime> Opening<R> {
             tag: self.tag,
             lsid: self.of_user.or(borrowed.as_ref().map(Borrowed::id)),
             pinned: match connection {
-                Some(connection) if is_load_balanced => Pinned::To(Some(kept(connection))),
+                Some(connection) if is_load_balanced => {
+                    // It counts as a cursor's from here on (LB-16).
+                    connection.set_purpose(Purpose::Cursor);
+                    Pinned::To(Some(connection))
+                }
                 Some(_) => Pinned::Any,
                 None => Pinned::OfSession,
             },
@@ -270,10 +261,4 @@ impl<R: Runtime> Opening<R> {
         };
         Ok((batch, Left::Open(Box::new(cursor))))
     }
-}
-
-/// The connection, which counts as a cursor's from here on (LB-16).
-pub(super) fn kept<R: Runtime>(connection: Connection<R>) -> Connection<R> {
-    connection.set_purpose(Purpose::Cursor);
-    connection
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bson::RawDocument;
+use cmap_core::session::SessionId;
 
 use super::batch::Batch;
 use super::change_stream::{Aggregate, Stream};
@@ -10,11 +11,13 @@ use super::server_cursor::{Fetched, Left, ServerCursor};
 use crate::error::{CursorError, OperationError};
 use crate::operation::{Context, SessionOf};
 use crate::runtime::Runtime;
-use crate::session::{Borrowed, Session};
+use crate::session::Session;
 use crate::time::{Budget, Limit};
 
 /// The documents of a cursor that have not been read, and the cursor.
 pub(super) struct Reader<R: Runtime> {
+    /// The user's session that the cursor was made in.
+    of_user: Option<SessionId>,
     batch: Batch,
     /// `None` during a getMore, which may have been dropped.
     left: Option<Left<R>>,
@@ -57,16 +60,23 @@ pub(super) enum Fetch<R: Runtime> {
 }
 
 impl<R: Runtime> Reader<R> {
-    pub(super) fn new(batch: Batch, left: Left<R>) -> Self {
-        Self { batch, left: Some(left), budget: None, has_asked: false, reopening: Reopening::NotNeeded, stream: None }
+    pub(super) fn new(of_user: Option<SessionId>, batch: Batch, left: Left<R>) -> Self {
+        let (left, reopening) = (Some(left), Reopening::NotNeeded);
+        Self { of_user, batch, left, budget: None, has_asked: false, reopening, stream: None }
     }
 
     /// Opens a change stream.
     pub(super) async fn of_stream(mut stream: Stream<R>, session: SessionOf<'_, R>) -> Result<Self, OperationError> {
+        let of_user = if let SessionOf::Explicit(session) = &session { Some(session.id()) } else { None };
         let (batch, left) = stream.open(session).await;
         let batch = batch?;
-        batch.reply().into_iter().for_each(|reply| stream.handle_reply(reply));
-        Ok(Self { stream: Some(Box::new(stream)), ..Self::new(batch, left) })
+        batch.reply().into_iter().for_each(|reply| stream.machine.handle_reply(reply));
+        Ok(Self { stream: Some(Box::new(stream)), ..Self::new(of_user, batch, left) })
+    }
+
+    /// Whether the cursor was made in this session of a user's.
+    pub(super) fn is_of(&self, session: &Session<R>) -> bool {
+        self.of_user == Some(session.id())
     }
 
     /// The next step is the first of an iteration.
@@ -105,22 +115,17 @@ impl<R: Runtime> Reader<R> {
                 return Ok(None);
             }
         };
-        Ok(self.resume(borrowed).map(Fetch::Resume))
-    }
-
-    /// The aggregate that opens a change stream again.
-    fn resume(&mut self, borrowed: Option<Borrowed<R>>) -> Option<Box<Aggregate<R>>> {
-        let stream = self.stream.as_mut()?;
+        let Some(stream) = &mut self.stream else { return Ok(None) };
         let budget = *self.budget.get_or_insert_with(|| stream.iteration());
         self.reopening = Reopening::UnderWay;
-        Some(Box::new(stream.resume(borrowed, budget)))
+        Ok(Some(Fetch::Resume(Box::new(stream.resume(borrowed, budget)))))
     }
 
     /// Goes on to the next document of the batch; returns whether there is one.
     fn advance(&mut self) -> Result<bool, CursorError> {
         let advanced = self.batch.advance()?;
         if let (Some(stream), Some(document)) = (&mut self.stream, self.batch.current().filter(|_| advanced)) {
-            stream.hand_out(document, self.batch.is_empty())?;
+            stream.machine.hand_out(document, self.batch.is_empty())?;
         }
         Ok(advanced)
     }
@@ -130,7 +135,7 @@ impl<R: Runtime> Reader<R> {
         match (batch, &mut self.stream) {
             (Ok(batch), stream) => {
                 if let (Some(stream), Some(reply)) = (stream, batch.reply()) {
-                    stream.handle_reply(reply);
+                    stream.machine.handle_reply(reply);
                 }
                 (self.batch, self.left) = (batch, Some(left));
                 // A stream that was opened again has not been asked for documents that come now.
@@ -164,7 +169,7 @@ impl<R: Runtime> Reader<R> {
 
     /// The place of a change stream behind what was handed out.
     pub(super) fn resume_token(&self) -> Option<&RawDocument> {
-        self.stream.as_ref()?.resume_token()
+        self.stream.as_ref()?.machine.resume_token()
     }
 
     /// The document that the last iteration found.
@@ -184,12 +189,9 @@ impl<R: Runtime> Reader<R> {
 
     /// Ends the cursor on the server, if it is open there: within its operation's limit, or this one.
     pub(super) async fn close(self, session: Option<&mut Session<R>>, limit: Option<Limit>) {
-        match self.left {
-            Some(Left::Open(mut cursor) | Left::Failed(mut cursor)) => {
-                cursor.time.set_limit(limit);
-                cursor.kill(session).await;
-            }
-            Some(Left::Interrupted(_) | Left::Exhausted) | None => {}
+        if let Some(Left::Open(mut cursor) | Left::Failed(mut cursor)) = self.left {
+            cursor.time.set_limit(limit);
+            cursor.kill(session).await;
         }
     }
 }

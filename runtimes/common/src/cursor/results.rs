@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use bson::RawDocument;
 use cmap_core::batch::Batches;
-use cmap_core::topology::TopologyType;
+use cmap_core::session::SessionId;
 
-use super::batch::Batch;
-use super::opening::kept;
+use super::opening::Opening;
 use super::options::{CursorKind, CursorOptions};
 use super::reader::{Reader, Until};
-use super::server_cursor::{Left, Pinned, ServerCursor};
 use super::time::CursorTime;
 use crate::error::OperationError;
 use crate::operation::{Answer, Context, SessionOf};
@@ -63,39 +61,17 @@ impl<R: Runtime> Results<'_, R> {
         self,
         answer: Answer<R>,
         borrowed: Option<Borrowed<R>>,
-        lsid: Option<cmap_core::session::SessionId>,
+        lsid: Option<SessionId>,
     ) -> Result<Reader<R>, OperationError> {
         let Self { context, command, time: (budget, limit), tag } = self;
-        let Answer { reply, server, connection } = answer;
-        let (batch, reply) = Batch::of(reply.into_document())?;
-        if reply.id == 0 {
-            return Ok(Reader::new(batch, Left::Exhausted));
-        }
-        let (kind, options) =
-            (CursorKind { is_tailable: false, awaits_data: false, writes: false }, CursorOptions::of_command(command));
+        let kind = CursorKind { is_tailable: false, awaits_data: false, writes: false };
+        let options = CursorOptions::of_command(command);
         let mut time = CursorTime::begin(context, limit, kind, &options)?;
         time.first = budget;
-        let is_load_balanced = context.driver.description().topology_type == TopologyType::LoadBalanced;
-        let cursor = ServerCursor {
-            id: reply.id,
-            database: reply.database,
-            collection: reply.collection,
-            address: server.address,
-            max_wire_version: server.max_wire_version,
-            tag,
-            lsid,
-            pinned: match connection {
-                Some(connection) if is_load_balanced => Pinned::To(Some(kept(connection))),
-                Some(_) => Pinned::Any,
-                None => Pinned::OfSession,
-            },
-            context: Arc::clone(context),
-            borrowed,
-            kind,
-            options,
-            time,
-        };
-        Ok(Reader::new(batch, Left::Open(Box::new(cursor))))
+        let context = Arc::clone(context);
+        let opening = Opening { context, time, tag, of_user: lsid, kind, options, are_own: true };
+        let (batch, left) = opening.open(answer, borrowed)?;
+        Ok(Reader::new(lsid, batch, left))
     }
 }
 

@@ -11,9 +11,8 @@ use cmap_core::session::SessionId;
 use cmap_core::topology::ServerSelector;
 
 use super::batch::Batch;
-use super::doomed::{DoomedCursor, DoomedNamespace};
 use super::options::{CursorKind, CursorOptions};
-use super::reaper;
+use super::reaper::{self, DoomedCursor, DoomedNamespace};
 use super::time::{CursorTime, TimeoutMode, Wait};
 use crate::connection::Connection;
 use crate::error::{CommandErrorKind, CursorError, OperationError, OperationErrorKind};
@@ -100,7 +99,7 @@ impl<R: Runtime> ServerCursor<R> {
             return (Err(error.into()), Left::Failed(self));
         }
         let context = self.context.clone();
-        let (left, wait) = (budget.left(context.driver.clock().runtime()), self.wait());
+        let (left, wait) = (budget.left(context.driver.clock.runtime()), self.wait());
         let was_short = std::mem::replace(&mut self.time.was_short, again && wait.is_shortened(left));
         if again
             && self.kind.awaits_data
@@ -124,18 +123,14 @@ impl<R: Runtime> ServerCursor<R> {
 
     fn go_on(mut self: Box<Self>, reply: RawDocumentBuf, connection: Option<Connection<R>>) -> Fetched<R> {
         self.keep(connection);
-        match Batch::of(reply) {
-            Ok((batch, said)) if said.id == 0 => {
-                // Its session and its connection go back at once (SES-3).
-                self.id = 0;
-                (Ok(batch), Left::Exhausted)
-            }
-            Ok((batch, said)) => {
-                self.id = said.id;
-                (Ok(batch), Left::Open(self))
-            }
-            Err(error) => (Err(error.into()), Left::Failed(self)),
-        }
+        let (batch, said) = match Batch::of(reply) {
+            Ok(read) => read,
+            Err(error) => return (Err(error.into()), Left::Failed(self)),
+        };
+        self.id = said.id;
+        // The session and the connection of one that is exhausted go back at once (SES-3).
+        let left = if said.id == 0 { Left::Exhausted } else { Left::Open(self) };
+        (Ok(batch), left)
     }
 
     fn fail(mut self: Box<Self>, error: OperationError) -> Fetched<R> {
@@ -158,11 +153,15 @@ impl<R: Runtime> ServerCursor<R> {
 
     fn means<'s>(&mut self, session: Option<&'s mut Session<R>>, budget: Budget) -> Means<'s, R> {
         let session = session.map_or_else(|| SessionOf::Implicit(self.borrowed.take()), SessionOf::Explicit);
-        let connection = match &mut self.pinned {
+        Means { session, connection: self.take_connection(), budget: Some(budget), makes_cursor: false }
+    }
+
+    /// The connection of its own, if it has one.
+    fn take_connection(&mut self) -> Option<Connection<R>> {
+        match &mut self.pinned {
             Pinned::Any | Pinned::OfSession => None,
             Pinned::To(place) => place.take(),
-        };
-        Means { session, connection, budget: Some(budget), makes_cursor: false }
+        }
     }
 
     fn selector(&self) -> ServerSelector {
@@ -172,23 +171,21 @@ impl<R: Runtime> ServerCursor<R> {
     /// Whether its server does not belong to the deployment any more. A closed client has no servers, and says so itself.
     fn has_lost_its_server(&self) -> bool {
         let driver = &self.context.driver;
-        let is_gone = !driver.description().servers.iter().any(|server| server.address == self.address);
-        is_gone && driver.state() != PoolState::Closed
+        driver.description().server(&self.address).is_none() && driver.state() != PoolState::Closed
     }
 
     /// Whether a getMore would have to wait until its server is known again, or has recovered. One that keeps its connection needs
     /// none but that.
     pub(super) fn is_out_of_reach(&self) -> bool {
         let description = self.context.driver.description();
-        let is_there = description.servers.iter().any(|server| server.address == self.address);
+        let is_there = description.server(&self.address).is_some();
         let suitable = description.suitable_servers(&self.selector(), &[], Duration::ZERO);
         matches!(self.pinned, Pinned::Any) && is_there && suitable.is_ok_and(|servers| servers.is_empty())
     }
 
     fn wait(&self) -> Wait {
         let description = self.context.driver.description();
-        let server = description.servers.iter().find(|server| server.address == self.address);
-        let round_trip = server.map_or(Duration::ZERO, |server| server.min_round_trip_time);
+        let round_trip = description.server(&self.address).map_or(Duration::ZERO, |server| server.min_round_trip_time);
         Wait { longest: self.options.max_await_time, round_trip }
     }
 
@@ -219,16 +216,10 @@ impl<R: Runtime> ServerCursor<R> {
             }
             return;
         };
-        if self.id == 0 {
+        if self.id == 0 || matches!(self.pinned, Pinned::To(None)) {
             return;
         }
-        let connection = match &mut self.pinned {
-            Pinned::Any | Pinned::OfSession => None,
-            Pinned::To(place) => match place.take() {
-                None => return,
-                kept => kept,
-            },
-        };
+        let connection = self.take_connection();
         let (namespace, limit) = (self.namespace(None), self.time.refreshed(&self.context, PATIENCE));
         let (context, session) = (Arc::clone(&self.context), SessionOf::Explicit(session));
         let ended = reaper::kill(&context, &self.address, [self.id], &namespace, limit, session, connection).await;
@@ -251,11 +242,8 @@ impl<R: Runtime> ServerCursor<R> {
         let number = chore.number();
         match pinned {
             Pinned::Any => {
-                reaper::end_on_server(
-                    &context,
-                    &self.address,
-                    DoomedCursor { id, namespace, borrowed, limit, _chore: chore },
-                );
+                let doomed = DoomedCursor { id, namespace, borrowed, limit, _chore: chore };
+                reaper::end_on_server(&context, &self.address, doomed);
             }
             // The end of the transaction ends it, or the end of its connection.
             Pinned::OfSession | Pinned::To(None) => {}
@@ -305,47 +293,29 @@ impl<R: Runtime> Left<R> {
 
 /// Waits for `rest`, within the iteration.
 pub(super) async fn rest<R: Runtime>(context: &Context<R>, rest: Duration, budget: Budget) -> Result<(), ClientClosed> {
-    let rest = budget.left(context.driver.clock().runtime()).map_or(rest, |left| left.min(rest));
+    let rest = budget.left(context.driver.clock.runtime()).map_or(rest, |left| left.min(rest));
     context.pauses.pause(&context.driver, rest).await
 }
 
 /// Whether nothing of the getMore was sent.
 fn sent_nothing(error: &OperationError) -> bool {
-    match &error.kind {
-        OperationErrorKind::CheckOut(_) => true,
-        OperationErrorKind::Command(error) => matches!(error.kind, CommandErrorKind::NoTimeLeft { .. }),
-        OperationErrorKind::Batch(_)
-        | OperationErrorKind::Writes(_)
-        | OperationErrorKind::Unwritable(_)
-        | OperationErrorKind::NoSessions
-        | OperationErrorKind::ForeignSession
-        | OperationErrorKind::UnacknowledgedInSession
-        | OperationErrorKind::UnacknowledgedJournal
-        | OperationErrorKind::Closed
-        | OperationErrorKind::Cursor(_)
-        | OperationErrorKind::Transaction(_)
-        | OperationErrorKind::TransactionTimeout(_)
-        | OperationErrorKind::ConnectionOfSession
-        | OperationErrorKind::NoSnapshots => false,
-    }
+    error.is_of_check_out()
+        || matches!(&error.kind, OperationErrorKind::Command(error) if matches!(error.kind, CommandErrorKind::NoTimeLeft { .. }))
 }
 
 /// Whether the server may still have the cursor, and can be told to end it. After a network error it is left to end it by
 /// itself; after a time-out a command ends it, since the server may go on working.
 fn is_open_after(error: &OperationError) -> bool {
     let OperationErrorKind::Command(error) = &error.kind else { return true };
-    match &error.kind {
-        CommandErrorKind::Server(refusal) => !matches!(refusal.code, Some(CURSOR_NOT_FOUND | CURSOR_KILLED)),
-        CommandErrorKind::Network(_)
-        | CommandErrorKind::Interrupted(_)
-        | CommandErrorKind::Protocol(_)
-        | CommandErrorKind::Closed
-        | CommandErrorKind::RuntimeGone(_) => false,
-        CommandErrorKind::Timeout(_)
-        | CommandErrorKind::Writes(_)
-        | CommandErrorKind::NoTimeLeft { .. }
-        | CommandErrorKind::NotSent(_)
-        | CommandErrorKind::Reauthentication(_)
-        | CommandErrorKind::Unwritable(_) => true,
+    if let CommandErrorKind::Server(refusal) = &error.kind {
+        return !matches!(refusal.code, Some(CURSOR_NOT_FOUND | CURSOR_KILLED));
     }
+    !matches!(
+        error.kind,
+        CommandErrorKind::Network(_)
+            | CommandErrorKind::Interrupted(_)
+            | CommandErrorKind::Protocol(_)
+            | CommandErrorKind::Closed
+            | CommandErrorKind::RuntimeGone(_)
+    )
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
 use cmap_core::options::ClientOptions;
-use cmap_core::pool::{self, CheckOutError, Event as PoolEvent, Handle, HeldBy, PoolState, Statistics, WaitBound};
+use cmap_core::pool::{self, CheckOutError, Handle, HeldBy, PoolState, Statistics, WaitBound};
 use cmap_core::server::{ServerId, ServerType};
 use cmap_core::time::Instant;
 
 use super::Driver;
-use super::state::{Activity, State};
+use super::state::State;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
 #[cfg(feature = "metrics")]
@@ -56,7 +56,7 @@ impl<R: Runtime> Driver<R> {
 
     /// A command is about to be sent.
     pub(crate) fn note_command(&self, connection: Handle, name: &str) {
-        let began = self.clock().now();
+        let began = self.clock.now();
         let mut state = self.lock();
         let Some(name) = state.watch.as_ref().map(|watch| watch.command(name)) else { return };
         if let Some(activity) = state.activity(connection) {
@@ -66,7 +66,7 @@ impl<R: Runtime> Driver<R> {
 
     /// The last command has ended.
     pub(crate) fn note_end_of_command(&self, connection: Handle) {
-        let now = self.clock().now();
+        let now = self.clock.now();
         if let Some(command) = self.lock().activity(connection).and_then(|activity| activity.command.as_mut()) {
             command.ended = Some(now);
         }
@@ -74,19 +74,19 @@ impl<R: Runtime> Driver<R> {
 
     /// Who holds a connection, the longest use first.
     pub(crate) fn in_use(&self) -> Vec<Holder> {
-        let now = self.clock().now();
+        let now = self.clock.now();
         self.lock().holders(now)
     }
 
     /// The check-outs that wait: for a server first, then those of each server in their order.
     pub(crate) fn waiting(&self) -> Vec<WaitingCheckOut> {
-        let now = self.clock().now();
+        let now = self.clock.now();
         self.lock().waiting_check_outs(now)
     }
 
     /// All of it at one moment.
     pub(crate) fn status(&self, options: &ClientOptions) -> ClientStatus {
-        let now = self.clock().now();
+        let now = self.clock.now();
         let state = self.lock();
         ClientStatus {
             uptime: now.saturating_since(Instant::ORIGIN),
@@ -101,14 +101,14 @@ impl<R: Runtime> Driver<R> {
 
     /// What all pools have done until now.
     pub(crate) fn statistics(&self) -> Statistics {
-        let now = self.clock().now();
+        let now = self.clock.now();
         self.lock().machine.statistics(now)
     }
 
     /// What the pools of each server have done until now: its own, and those of further users.
     #[cfg(feature = "metrics")]
     pub(crate) fn pool_figures(&self) -> Vec<PoolFigures> {
-        let now = self.clock().now();
+        let now = self.clock.now();
         let state = self.lock();
         let figures = state.shown_pools().map(|(id, pool)| {
             let (min_pool_size, max_pool_size) = pool.sizes();
@@ -199,11 +199,6 @@ impl<R: Runtime> State<R> {
         pools.into_iter()
     }
 
-    pub(super) fn activity(&mut self, connection: Handle) -> Option<&mut Activity> {
-        let place = self.place(connection)?;
-        self.activities.get_mut(&place)
-    }
-
     fn tag(&self, check_out: pool::CheckOutId) -> Tag {
         self.watch.as_ref().map(|watch| watch.tag(check_out)).unwrap_or_default()
     }
@@ -217,7 +212,6 @@ impl<R: Runtime> State<R> {
         let activity = self.activities.get(&(server, held.connection.id()));
         // One before its delivery was an earlier holder's.
         let command = activity.and_then(|activity| activity.command).filter(|command| command.began >= held.since);
-        let name = |command: &NotedCommand| self.watch.as_ref()?.command_text(command.name);
         Holder {
             address: self.address_of(server),
             connection_id: held.connection.id(),
@@ -228,7 +222,7 @@ impl<R: Runtime> State<R> {
             place,
             command: command.and_then(|command| {
                 Some(CommandInUse {
-                    name: name(&command)?,
+                    name: self.watch.as_ref()?.command_text(command.name)?,
                     began: now.saturating_since(command.began),
                     ended: command.ended.map(|ended| now.saturating_since(ended)),
                 })
@@ -243,33 +237,20 @@ impl<R: Runtime> State<R> {
     }
 
     /// Adds to an error what the machine does not know: who holds the connections, and what establishments are at.
-    pub(super) fn explain(&mut self, now: Instant, server: ServerId, error: Arc<CheckOutError>) -> Arc<CheckOutError> {
+    pub(super) fn explain(&mut self, now: Instant, server: ServerId, error: &mut Arc<CheckOutError>) {
         match error.bound_by {
             Some(WaitBound::MaxPoolSize { .. }) if self.watch.is_some() => {
-                let held_by = self.held_by(now, server);
-                let mut error = error;
-                Arc::make_mut(&mut error).held_by = held_by;
-                error
+                Arc::make_mut(error).held_by = self.held_by(now, server);
             }
-            Some(bound @ (WaitBound::Establishment(_) | WaitBound::MaxConnecting { .. })) => {
-                let mut bound = bound;
-                if let WaitBound::Establishment(own) | WaitBound::MaxConnecting { longest: own, .. } = &mut bound {
+            Some(WaitBound::Establishment(_) | WaitBound::MaxConnecting { .. }) => {
+                if let Some(WaitBound::Establishment(own) | WaitBound::MaxConnecting { longest: own, .. }) =
+                    &mut Arc::make_mut(error).bound_by
+                {
                     self.complete(server, own);
                 }
-                let mut error = error;
-                Arc::make_mut(&mut error).bound_by = Some(bound);
-                error
             }
-            _ => error,
+            _ => {}
         }
-    }
-
-    /// Adds to the error in an event who holds the connections, and what establishing is at.
-    pub(super) fn explain_event(&mut self, now: Instant, server: ServerId, mut event: PoolEvent) -> PoolEvent {
-        if let PoolEvent::ConnectionCheckOutFailed { error, .. } = &mut event {
-            *error = self.explain(now, server, Arc::clone(error));
-        }
-        event
     }
 
     /// Who holds a server's connections, by label and place, the longest use first. Many check-outs can end at once: the

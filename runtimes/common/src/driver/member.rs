@@ -1,21 +1,59 @@
-//! One server of the topology on this side of the sockets: how its connections are established, and its monitor.
+//! One server of the topology on this side of the sockets: how its connections are established, and its monitor, which stands next to the
+//! topology's machine, and outside its lock.
+//!
+//! Each monitor has a mutex of its own. The timer, the tasks of its sockets and the end of the client take it; the
+//! calls of applications don't, so that none of them waits while a hello is decoded. The topology's calls of a monitor
+//! wait in [`Member::request`] for the timer, in the order in which the topology decided on them: they are noted under its
+//! lock. A monitor's lock is taken before the topology's, never the other way round, and never two of them; that of the requests
+//! is the last one.
+//!
+//! Each check whose begin had an event has one for its end, also where its server leaves meanwhile (MON-13). The machine hears nothing
+//! more of a server that has left, and its monitor ends only afterwards.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::monitor::Monitor;
-use cmap_core::pool::IdentityId;
-use cmap_core::server::ServerId;
+use cmap_core::monitor::{Action, Call, HeartbeatEvent, Monitor, MonitorConnection, Output, Socket};
+use cmap_core::pool::{Cause, IdentityId};
+use cmap_core::server::{ServerEvent, ServerId};
+use cmap_core::time::Instant;
+use cmap_core::topology::Input;
 
-use super::monitoring::Monitoring;
+use super::monitor_socket::MonitorSocket;
+use super::state::State;
+use super::{Driver, Job, Work};
 use crate::establish::{Establisher, Settings};
+use crate::events::Event;
 use crate::runtime::Runtime;
+use crate::runtime::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// A server, or an identity's pool there.
 pub(crate) struct Member<R: Runtime> {
     pub(super) id: ServerId,
     pub(super) establisher: Arc<Establisher<R>>,
-    /// None behind a load balancer (LB-3), and where the pool's owner has a monitor of their own.
-    pub(super) monitoring: Option<Monitoring>,
+    /// None behind a load balancer (LB-3), where the pool's owner has a monitor of their own, and for an identity.
+    monitoring: Option<Monitoring>,
+}
+
+struct Monitoring {
+    state: Mutex<MonitorState>,
+    /// Calls that the topology asked for and the timer has not made yet.
+    requests: Mutex<Vec<Call>>,
+}
+
+struct MonitorState {
+    monitor: Monitor,
+    sockets: BTreeMap<Socket, Arc<MonitorSocket>>,
+    /// The time at which the timer comes back.
+    armed: Option<Instant>,
+}
+
+/// A check that is under way.
+pub(super) struct Heartbeat {
+    connection: MonitorConnection,
+    since: Instant,
+    awaited: bool,
 }
 
 impl<R: Runtime> Member<R> {
@@ -23,24 +61,160 @@ impl<R: Runtime> Member<R> {
         id: ServerId,
         address: Arc<ServerAddress>,
         settings: &Arc<Settings<R>>,
+        identity: Option<IdentityId>,
         monitor: Option<Monitor>,
     ) -> Arc<Self> {
-        let establisher = Arc::new(Establisher::new(address, Arc::clone(settings), None));
-        Arc::new(Self { id, establisher, monitoring: monitor.map(Monitoring::new) })
-    }
-
-    /// The pool of an identity at a server.
-    pub(super) fn of_identity(
-        id: ServerId,
-        address: Arc<ServerAddress>,
-        settings: &Arc<Settings<R>>,
-        identity: Option<IdentityId>,
-    ) -> Arc<Self> {
         let establisher = Arc::new(Establisher::new(address, Arc::clone(settings), identity));
-        Arc::new(Self { id, establisher, monitoring: None })
+        let monitoring = monitor.map(|monitor| Monitoring {
+            state: Mutex::new(MonitorState { monitor, sockets: BTreeMap::new(), armed: None }),
+            requests: Mutex::default(),
+        });
+        Arc::new(Self { id, establisher, monitoring })
     }
 
     pub(super) fn address(&self) -> &Arc<ServerAddress> {
         &self.establisher.address
+    }
+
+    /// Asks the timer to make a call of the monitor; returns whether there is one. Called under the topology's lock.
+    pub(super) fn request(&self, call: Call) -> bool {
+        let Some(monitoring) = &self.monitoring else { return false };
+        monitoring.requests.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        true
+    }
+
+    /// Run by the timer: makes the calls that were asked for, and those that are due. Returns when to come back.
+    fn handle_timeout(self: &Arc<Self>, driver: &Arc<Driver<R>>) -> Option<Instant> {
+        let monitoring = self.monitoring.as_ref()?;
+        let calls = std::mem::take(&mut *monitoring.requests.lock().unwrap_or_else(PoisonError::into_inner));
+        self.drive(driver, |monitor, now| {
+            calls.into_iter().for_each(|call| monitor.handle_call(now, call));
+            monitor.handle_timeout(now);
+        });
+        let mut state = monitoring.lock();
+        state.armed = state.next_timeout();
+        state.armed
+    }
+
+    /// Calls the monitor, if there is one, and carries out its outputs.
+    pub(super) fn drive(self: &Arc<Self>, driver: &Arc<Driver<R>>, call: impl FnOnce(&mut Monitor, Instant)) {
+        let Some(monitoring) = &self.monitoring else { return };
+        let now = driver.clock.now();
+        let mut state = monitoring.lock();
+        call(&mut state.monitor, now);
+        let ((), mut work) = driver.begin(now, |servers, now, work| state.drain(servers, self, now, work));
+        work.rings_alarm |= state.rearm();
+        drop(state);
+        driver.finish(work);
+    }
+}
+
+impl Monitoring {
+    fn lock(&self) -> MutexGuard<'_, MonitorState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MonitorState {
+    /// Carries out the monitor's actions, and passes its findings to the topology.
+    fn drain<R: Runtime>(&mut self, servers: &mut State<R>, member: &Arc<Member<R>>, now: Instant, work: &mut Work<R>) {
+        while let Some(output) = self.monitor.poll_output() {
+            match output {
+                Output::Action(action) => self.act(action, member, work),
+                Output::Event(event) => servers.handle_heartbeat(now, member.id, event),
+                Output::Found(finding) => {
+                    // Refused only behind a load balancer, where there is no monitor (LB-3).
+                    servers.machine.call(now, Input::Check(member.id, finding), None);
+                }
+            }
+        }
+    }
+
+    fn act<R: Runtime>(&mut self, action: Action, member: &Arc<Member<R>>, work: &mut Work<R>) {
+        match action {
+            Action::Connect(socket) => {
+                let shared = Arc::new(MonitorSocket::default());
+                self.sockets.insert(socket, Arc::clone(&shared));
+                work.jobs.push(Job::Open { member: Arc::clone(member), socket, shared });
+            }
+            Action::Send(socket) => {
+                let mut bytes = Vec::new();
+                self.monitor.write_to(socket, &mut bytes);
+                work.wake_all(self.sockets.get(&socket).and_then(|shared| shared.send(&bytes)));
+            }
+            Action::Close(socket) => {
+                work.wake_all(self.sockets.remove(&socket).and_then(|shared| shared.close()));
+            }
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.monitor.poll_timeout().map(|timeout| timeout.at)
+    }
+
+    /// Whether the timer would come back later than the monitor needs it.
+    fn rearm(&mut self) -> bool {
+        let next = self.next_timeout();
+        let is_earlier = next.is_some_and(|next| self.armed.is_none_or(|armed| next < armed));
+        if is_earlier {
+            self.armed = next;
+        }
+        is_earlier
+    }
+}
+
+impl<R: Runtime> Driver<R> {
+    /// Lets every monitor do what is due. Returns when the first of them has to come back.
+    pub(super) fn handle_monitors(self: &Arc<Self>) -> Option<Instant> {
+        let mut next = None;
+        self.for_each_member(|member| next = next.into_iter().chain(member.handle_timeout(self)).min());
+        next
+    }
+
+    /// Closes every monitor.
+    pub(super) fn close_monitors(self: &Arc<Self>) {
+        self.for_each_member(|member| member.drive(self, Monitor::close));
+    }
+
+    /// Calls one server after the other, because their calls may add servers and remove others; none is missed that was there at first.
+    fn for_each_member(&self, mut call: impl FnMut(&Arc<Member<R>>)) {
+        let mut last = Bound::Unbounded;
+        loop {
+            let next = self.lock().members.range((last, Bound::Unbounded)).next().map(|(_, member)| Arc::clone(member));
+            let Some(member) = next else { return };
+            last = Bound::Excluded(member.id);
+            call(&member);
+        }
+    }
+}
+
+impl<R: Runtime> State<R> {
+    /// A server's monitor began or ended a check.
+    fn handle_heartbeat(&mut self, now: Instant, server: ServerId, event: HeartbeatEvent) {
+        // Nobody is told of those of a server that has left.
+        if self.machine.server(server).is_some_and(|server| !server.has_left()) {
+            if let HeartbeatEvent::Started { connection, awaited } = event {
+                self.heartbeats.insert(server, Heartbeat { connection, since: now, awaited });
+            } else {
+                self.heartbeats.remove(&server);
+            }
+        }
+        self.machine.call(now, Input::Heartbeat(server, event), None);
+    }
+
+    /// Tells of a server, and first of the end of its check if it leaves: nobody waits for that any more.
+    pub(super) fn tell_of_server(&mut self, now: Instant, server: ServerId, event: ServerEvent) {
+        if matches!(event, ServerEvent::ServerClosed)
+            && let Some(Heartbeat { connection, since, awaited }) = self.heartbeats.remove(&server)
+        {
+            let failed = HeartbeatEvent::Failed {
+                connection,
+                duration: now.saturating_since(since),
+                failure: Cause::new("the check was cancelled: the server has left"),
+                awaited,
+            };
+            self.tell(server, Event::Server(ServerEvent::Heartbeat(failed)));
+        }
+        self.tell(server, Event::Server(event));
     }
 }

@@ -128,7 +128,7 @@ impl MonitorSocket {
 
 /// Something happened at one of a monitor's sockets.
 fn tell<R: Runtime>(driver: &Weak<Driver<R>>, member: &Arc<Member<R>>, call: impl FnOnce(&mut Monitor, Instant)) {
-    if let (Some(driver), Some(monitoring)) = (driver.upgrade(), &member.monitoring) {
-        monitoring.drive(&driver, member, call);
+    if let Some(driver) = driver.upgrade() {
+        member.drive(&driver, call);
     }
 }

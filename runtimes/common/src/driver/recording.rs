@@ -2,7 +2,6 @@
 
 use std::sync::TryLockError;
 
-use cmap_core::time::Instant;
 use cmap_core::topology::CheckOut;
 use cmap_core::trace::{Contents, Header};
 
@@ -60,11 +59,6 @@ impl<R: Runtime> State<R> {
         {
             self.machine.note_holder(check_out, number);
         }
-    }
-
-    /// Records that the task of a check-out that waited has its answer.
-    pub(super) fn record_taken(&mut self, now: Instant, check_out: CheckOut) {
-        self.machine.note_taken(now, check_out);
     }
 }
 

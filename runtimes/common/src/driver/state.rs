@@ -1,7 +1,8 @@
 //! The state under the client's mutex: the core's machine, and its counterparts on this side of the sockets.
 //!
 //! Every call follows the driving rule: the machine is called, its outputs are drained, and the timer is woken if the
-//! next timeout has become earlier. Work that needs no lock is noted as [`Work`].
+//! next timeout has become earlier. Work that needs no lock is noted as [`Work`]. The machine is the core's topology, whose calls are
+//! recorded where the feature `trace` is on and a recorder asks for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,31 +11,37 @@ use std::task::Waker;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::Fault;
 use cmap_core::monitor::{Monitor, MonitorOptions};
-use cmap_core::pool::{self, Action, Cause, CheckOutId, CheckedIn, Condition, ConnectionId, Handle, Refused};
+use cmap_core::pool::{
+    self, Action, Cause, CheckOutId, CheckedIn, Condition, ConnectionId, Event as PoolEvent, Handle, Refused,
+};
 use cmap_core::server::{OperationError, ServerId};
 use cmap_core::time::Instant;
-use cmap_core::topology::{CheckOut, Input, MonitorCall, Output, TopologyDescription};
+use cmap_core::topology::{CheckOut, Input, MonitorCall, Output, TopologyDescription, WarmUpId};
 use slab::Slab;
 
-use super::deadlines::Deadlines;
-use super::heartbeats::Heartbeats;
-use super::machine::Machine;
-use super::member::Member;
-use super::refresh::Refresh;
-use super::refused_logins::RefusedLogins;
-use super::srv_lookup::SrvLookup;
-use super::waiters::Waiters;
-use super::warm_up::WarmUps;
-use super::work::{Establishment, Work};
+use super::check_outs::Waiters;
+use super::credentials::RefusedLogins;
+use super::limits::Deadlines;
+use super::member::{Heartbeat, Member};
+use super::tasks::SrvLookup;
+use super::warm_up::WarmedUp;
+use super::{Job, Work};
 use crate::error::{CheckOutError, RuntimeGone};
 use crate::establish::{Origin, Settings};
 use crate::events::{Event, EventQueue};
 #[cfg(feature = "trace")]
 use crate::recording::Holders;
 use crate::runtime::Runtime;
+use crate::runtime::slot::Filler;
 use crate::socket::Socket;
 use crate::socket::abort::{Abort, AbortReason};
 use crate::watch::{NotedCommand, Tag, Watch};
+
+#[cfg(feature = "trace")]
+pub(crate) type Machine<C> = cmap_core::trace::Recorded<C>;
+
+#[cfg(not(feature = "trace"))]
+pub(crate) type Machine<C> = cmap_core::topology::Topology<C>;
 
 pub(crate) struct State<R: Runtime> {
     pub(crate) machine: Machine<Box<Socket<R::Stream>>>,
@@ -48,14 +55,16 @@ pub(crate) struct State<R: Runtime> {
     /// Every connection from the start of its establishment until it is closed.
     pub(crate) activities: BTreeMap<Place, Activity>,
     pub(crate) deadlines: Deadlines,
-    pub(super) heartbeats: Heartbeats,
+    /// The checks under way.
+    pub(super) heartbeats: BTreeMap<ServerId, Heartbeat>,
     pub(crate) srv_lookup: SrvLookup,
     pub(crate) events: EventQueue,
     /// What tasks of check-outs knew of the servers when they were last woken to choose among them.
     described: Arc<TopologyDescription>,
     /// The wakers of the tasks that wait for the last connection of a closed pool.
     pub(crate) closing: Slab<Waker>,
-    pub(super) warm_ups: WarmUps,
+    /// The warm-ups that have not ended.
+    pub(super) warm_ups: BTreeMap<WarmUpId, Filler<WarmedUp>>,
     pub(super) refused_logins: RefusedLogins,
     /// The time at which the timer comes back.
     armed: Option<Instant>,
@@ -65,13 +74,13 @@ pub(crate) struct State<R: Runtime> {
     /// Numbers of those who make calls, for what is recorded of them.
     #[cfg(feature = "trace")]
     pub(super) holders: Holders,
-    is_alive: fn(&mut Socket<R::Stream>) -> bool,
 }
 
 /// A connection among those of all servers.
 pub(crate) type Place = (ServerId, ConnectionId);
 
 /// The present work at a connection, and how to abort it.
+#[derive(Default)]
 pub(crate) struct Activity {
     pub(crate) abort: Arc<Abort>,
     /// Whether it is the pool's own: an establishment, or a refresh. Else it is an operation, or there is none.
@@ -107,10 +116,10 @@ impl<R: Runtime> State<R> {
         // That of an owner with a monitor of their own is there from the start.
         for (id, server) in machine.servers() {
             let address = Arc::clone(&server.description().address);
-            members.insert(id, Member::new(id, address, &settings, None));
+            members.insert(id, Member::new(id, address, &settings, None, None));
         }
-        let labels = settings.labels.as_ref().map(Arc::clone);
-        let watch = labels.map(|labels| Box::new(Watch::new(labels, settings.leak_detection_threshold)));
+        let threshold = settings.leak_detection_threshold;
+        let watch = settings.labels.as_ref().map(|labels| Box::new(Watch::new(Arc::clone(labels), threshold)));
         machine.call(machine.now(), Input::RecordDurations(settings.labels.is_some()), None);
         Self {
             machine,
@@ -121,100 +130,36 @@ impl<R: Runtime> State<R> {
             first_seed,
             activities: BTreeMap::new(),
             deadlines: Deadlines::default(),
-            heartbeats: Heartbeats::default(),
+            heartbeats: BTreeMap::new(),
             srv_lookup: SrvLookup::default(),
             events: EventQueue::default(),
             described,
             closing: Slab::new(),
-            warm_ups: WarmUps::new(),
+            warm_ups: BTreeMap::new(),
             refused_logins: RefusedLogins::default(),
             armed: None,
             runtime_gone: false,
             watch,
             #[cfg(feature = "trace")]
             holders: Holders::default(),
-            is_alive: Socket::is_alive::<R>,
         }
     }
 
-    /// Carries out the machine's outputs. The answer to the check-out `own`, if it is there already, is returned; other
-    /// answers go to their waiters. `own` follows its check-out from a pool to the wait for a server, and back.
-    pub(crate) fn drain(
-        &mut self,
-        now: Instant,
-        mut own: Option<&mut CheckOut>,
-        work: &mut Work<R>,
-    ) -> Option<Answer<R::Stream>> {
-        let mut own_answer = None;
+    /// Carries out the machine's outputs.
+    pub(crate) fn drain(&mut self, now: Instant, work: &mut Work<R>) {
         while let Some(output) = self.machine.poll_output() {
-            let (check_out, answer) = match output {
-                Output::Pool {
-                    output: pool::Output::Action(Action::Deliver { check_out, connection, socket }),
-                    ..
-                } => (CheckOut::Started(check_out), Ok(Delivery { check_out, connection, socket })),
-                Output::Pool { server, output: pool::Output::Action(Action::Fail { check_out, error }) } => {
-                    (CheckOut::Started(check_out), Err(self.explain(now, server, error).into()))
-                }
-                Output::SelectionFailed { selection, error } => {
-                    if let Some(watch) = &mut self.watch {
-                        watch.forget(selection);
-                    }
-                    (CheckOut::Selecting(selection), Err(error.into()))
-                }
-                Output::Selected { selection, check_out } => {
-                    if let Some(watch) = &mut self.watch {
-                        watch.select(selection, check_out);
-                    }
-                    match &mut own {
-                        Some(own) if **own == CheckOut::Selecting(selection) => **own = CheckOut::Started(check_out),
-                        _ => self.waiters.select(selection, check_out),
-                    }
-                    continue;
-                }
-                Output::Reselecting { check_out, selection } => {
-                    if let Some(watch) = &mut self.watch {
-                        watch.reselect(check_out, selection);
-                    }
-                    match &mut own {
-                        Some(own) if **own == CheckOut::Started(check_out) => **own = CheckOut::Selecting(selection),
-                        _ => self.waiters.reselect(check_out, selection),
-                    }
-                    continue;
-                }
-                Output::Pool { .. }
-                | Output::Topology(_)
-                | Output::Selection(_)
-                | Output::Server { .. }
-                | Output::Monitor { .. }
-                | Output::WarmedUp { .. }
-                | Output::ResolveSrv { .. } => {
-                    self.act(now, output, work);
-                    continue;
-                }
-            };
-            if own.as_deref() == Some(&check_out) {
-                own_answer = Some(answer);
-            } else {
-                self.answer(now, check_out, answer, work);
-            }
+            self.act(now, output, work);
         }
         if self.settings.server_filter.is_some() && !Arc::ptr_eq(&self.described, self.machine.description()) {
             self.described = Arc::clone(self.machine.description());
             work.wake_all(self.waiters.selecting());
         }
-        work.rings_alarm |= self.rearm();
-        if let Some(events) = self.events.begin() {
-            work.more().deliver = Some(events);
+        let next = self.next_timeout();
+        work.rings_alarm |= next.is_some_and(|at| self.arm(at));
+        work.deliver = self.events.begin();
+        if !self.closing.is_empty() && self.machine.connections() == 0 {
+            work.wake_all(self.closing.drain());
         }
-        if !self.closing.is_empty() && self.connections() == 0 {
-            work.more().wake.extend(self.closing.drain());
-        }
-        own_answer
-    }
-
-    /// How many connections there are, pending ones included.
-    pub(crate) fn connections(&self) -> u32 {
-        self.machine.connections()
     }
 
     /// Whether the owner has a monitor, and not the client.
@@ -222,6 +167,45 @@ impl<R: Runtime> State<R> {
         self.monitor_options.is_none()
     }
 
+    fn act(&mut self, now: Instant, output: Output<Box<Socket<R::Stream>>>, work: &mut Work<R>) {
+        match output {
+            Output::Pool { server, output: pool::Output::Action(action) } => {
+                self.act_for_pool(now, server, action, work);
+            }
+            Output::Pool { server, output: pool::Output::Event(mut event) } => {
+                if let PoolEvent::ConnectionCheckOutFailed { error, .. } = &mut event {
+                    self.explain(now, server, error);
+                }
+                self.tell(server, Event::Pool(event));
+            }
+            Output::Selected { selection, check_out } => {
+                self.watch.iter_mut().for_each(|watch| watch.select(selection, check_out));
+                self.waiters.go_on(CheckOut::Selecting(selection), CheckOut::Started(check_out));
+            }
+            Output::Reselecting { check_out, selection } => {
+                self.watch.iter_mut().for_each(|watch| watch.reselect(check_out, selection));
+                self.waiters.go_on(CheckOut::Started(check_out), CheckOut::Selecting(selection));
+            }
+            Output::SelectionFailed { selection, error } => {
+                self.watch.iter_mut().for_each(|watch| watch.forget(selection));
+                self.answer(now, CheckOut::Selecting(selection), Err(error.into()), work);
+            }
+            Output::Server { server, event } => self.tell_of_server(now, server, event),
+            Output::Topology(event) => self.events.push(&self.first_seed, Event::Topology(event)),
+            Output::Selection(event) => self.events.push(&self.first_seed, Event::Selection(event)),
+            Output::Monitor { server, call } => self.act_for_monitor(now, server, call, work),
+            Output::ResolveSrv { name } => {
+                let abort = self.srv_lookup.begin();
+                work.jobs.push(Job::LookUpSrv { name, abort });
+            }
+            Output::WarmedUp { warm_up, result } => {
+                let filler = self.warm_ups.remove(&warm_up);
+                work.jobs.extend(filler.map(|filler| Job::EndWarmUp(filler, Some(result.map_err(Into::into)))));
+            }
+        }
+    }
+
+    /// Answers a check-out that waits.
     fn answer(&mut self, now: Instant, check_out: CheckOut, answer: Answer<R::Stream>, work: &mut Work<R>) {
         match self.waiters.answer(check_out, answer) {
             Ok(waker) => work.wake(waker),
@@ -229,25 +213,6 @@ impl<R: Runtime> State<R> {
             // connection would not be lost.
             Err(Ok(delivery)) => self.take_back(now, delivery, work),
             Err(Err(_)) => {}
-        }
-    }
-
-    fn act(&mut self, now: Instant, output: Output<Box<Socket<R::Stream>>>, work: &mut Work<R>) {
-        match output {
-            Output::Pool { server, output: pool::Output::Event(event) } => {
-                let event = self.explain_event(now, server, event);
-                self.tell(server, Event::Pool(event));
-            }
-            Output::Pool { server, output: pool::Output::Action(action) } => {
-                self.act_for_pool(now, server, action, work);
-            }
-            Output::Server { server, event } => self.tell_of_server(now, server, event),
-            Output::Topology(event) => self.events.push(&self.first_seed, Event::Topology(event)),
-            Output::Selection(event) => self.events.push(&self.first_seed, Event::Selection(event)),
-            Output::Monitor { server, call } => self.act_for_monitor(now, server, call, work),
-            Output::ResolveSrv { name } => work.more().srv_lookup = Some((name, self.srv_lookup.begin())),
-            Output::WarmedUp { warm_up, result } => work.wake_all(self.end_warm_up(warm_up, result)),
-            Output::Selected { .. } | Output::Reselecting { .. } | Output::SelectionFailed { .. } => {}
         }
     }
 
@@ -264,22 +229,18 @@ impl<R: Runtime> State<R> {
             MonitorCall::Begin { address, is_checked } => {
                 let options = self.monitor_options.clone().filter(|_| is_checked);
                 let monitor = options.map(|options| Monitor::new(now, Arc::clone(&address), options));
-                self.members.insert(server, Member::new(server, address, &self.settings, monitor));
+                self.members.insert(server, Member::new(server, address, &self.settings, None, monitor));
                 // The timer begins to check it.
                 work.rings_alarm = true;
             }
             MonitorCall::Call(call) => {
                 // Here, and not after the lock: several calls mean something else in another order.
-                let monitoring = self.members.get(&server).and_then(|member| member.monitoring.as_ref());
-                if let Some(monitoring) = monitoring {
-                    monitoring.request(call);
-                    work.rings_alarm = true;
-                }
+                work.rings_alarm |= self.members.get(&server).is_some_and(|member| member.request(call));
             }
             MonitorCall::End => {
                 // It was told of, if anybody listens.
-                let _ = self.heartbeats.end(now, server);
-                work.more().end.extend(self.members.get(&server).map(Arc::clone));
+                self.heartbeats.remove(&server);
+                work.jobs.extend(self.members.get(&server).map(Arc::clone).map(Job::EndMonitor));
             }
             MonitorCall::Forget => {
                 self.members.remove(&server);
@@ -296,50 +257,50 @@ impl<R: Runtime> State<R> {
         work: &mut Work<R>,
     ) {
         match action {
+            Action::Deliver { check_out, connection, socket } => {
+                let delivery = Delivery { check_out, connection, socket };
+                self.answer(now, CheckOut::Started(check_out), Ok(delivery), work);
+            }
+            Action::Fail { check_out, mut error } => {
+                self.explain(now, server, &mut error);
+                self.answer(now, CheckOut::Started(check_out), Err(error.into()), work);
+            }
             // There is no task left to establish it. The pool has no more use for it either, so it stays pending.
             Action::Connect { .. } if self.runtime_gone => {}
             Action::Connect { connection } => {
                 let Some(member) = self.member_for(server, connection) else { return };
                 let abort = Arc::new(Abort::default());
-                let activity = Activity {
-                    abort: Arc::clone(&abort),
-                    is_own_work: true,
-                    server_connection_id: None,
-                    command: None,
-                    replied: None,
-                    told: None,
-                };
+                let activity = Activity { abort: Arc::clone(&abort), is_own_work: true, ..Activity::default() };
                 self.activities.insert((server, connection.id()), activity);
                 let origin = self.machine.origin_of(connection).map_or(Origin::Population, |_| Origin::CheckOut);
-                work.more().establish.push(Establishment { member, connection, origin, abort });
+                work.jobs.push(Job::Establish { member, connection, origin, abort });
             }
             Action::Check { connection } => {
-                let is_alive = self.is_alive;
-                let alive = self.machine.socket(connection).is_some_and(|socket| is_alive(socket));
+                let alive = self.machine.socket(connection).is_some_and(|socket| socket.is_alive::<R>());
                 // Refused only if the pool had not asked.
                 self.machine.call(now, Input::Checked(connection, alive), None);
             }
             // There is no task left for it.
             Action::Refresh { connection, socket, .. } if self.runtime_gone => {
-                work.more().close.push(socket);
+                work.jobs.push(Job::Close(socket));
                 let error = OperationError::new(Fault::Other, Cause::of(&RuntimeGone));
                 self.machine.call(now, Input::RefreshFailed(connection, error), None);
                 self.activities.remove(&(server, connection.id()));
             }
             Action::Refresh { connection, socket, timeout } => {
                 self.set_own_work(connection, true);
-                work.more().refresh.push(Refresh { connection, socket, timeout });
+                work.jobs.push(Job::Refresh { connection, socket, timeout });
             }
             Action::Close { connection, socket, .. } => {
                 self.activities.remove(&(server, connection.id()));
-                work.more().close.push(socket);
+                work.jobs.push(Job::Close(socket));
             }
             Action::Interrupt { connection } => {
                 let activity = self.activities.get(&(server, connection.id()));
                 work.wake_all(activity.and_then(|activity| activity.abort.abort(AbortReason::Interrupted)));
             }
-            // The machine takes the latter, and tells of its own.
-            Action::Deliver { .. } | Action::Fail { .. } | Action::WarmedUp { .. } => {}
+            // The machine takes it, and tells of its own.
+            Action::WarmedUp { .. } => {}
         }
     }
 
@@ -349,7 +310,8 @@ impl<R: Runtime> State<R> {
             return Some(Arc::clone(member));
         }
         let address = Arc::clone(&self.machine.server(pool)?.description().address);
-        let member = Member::of_identity(pool, address, &self.settings, self.machine.identity_of(connection));
+        let identity = self.machine.identity_of(connection);
+        let member = Member::new(pool, address, &self.settings, identity, None);
         self.members.insert(pool, Arc::clone(&member));
         Some(member)
     }
@@ -368,7 +330,7 @@ impl<R: Runtime> State<R> {
             Ok(CheckedIn::Delivered(delivery)) => {
                 self.answer(now, CheckOut::Started(delivery.check_out), Ok(delivery), work);
             }
-            Err(refused) => work.more().close.push(refused.socket),
+            Err(refused) => work.jobs.push(Job::Close(refused.socket)),
         }
     }
 
@@ -391,11 +353,19 @@ impl<R: Runtime> State<R> {
         self.record_holder(check_out, tag);
     }
 
+    pub(super) fn activity(&mut self, connection: Handle) -> Option<&mut Activity> {
+        let place = self.place(connection)?;
+        self.activities.get_mut(&place)
+    }
+
     /// Notes whether the work at a connection is the pool's own.
-    pub(crate) fn set_own_work(&mut self, connection: Handle, is_own_work: bool) {
-        if let Some(activity) = self.place(connection).and_then(|place| self.activities.get_mut(&place)) {
-            activity.is_own_work = is_own_work;
-        }
+    pub(super) fn set_own_work(&mut self, connection: Handle, is_own_work: bool) {
+        self.activity(connection).into_iter().for_each(|activity| activity.is_own_work = is_own_work);
+    }
+
+    /// No work is done at a connection any more, and none will be.
+    pub(super) fn forget(&mut self, connection: Handle) {
+        self.place(connection).map(|place| self.activities.remove(&place));
     }
 
     /// Aborts the pool's own work, or the operations on connections in use. Returns the tasks to wake.
@@ -404,30 +374,30 @@ impl<R: Runtime> State<R> {
         activities.filter_map(|activity| activity.abort.abort(reason)).collect()
     }
 
-    /// Tells every waiter that the runtime is gone, and gives up its check-out. Returns the tasks to wake.
-    pub(crate) fn end_of_runtime(&mut self, now: Instant) -> Vec<Waker> {
+    /// Tells every waiter that the runtime is gone, and gives up its check-out.
+    pub(crate) fn end_of_runtime(&mut self, now: Instant, work: &mut Work<R>) {
         self.runtime_gone = true;
-        let mut wake = self.abort_all(false, AbortReason::RuntimeGone);
-        wake.append(&mut self.abort_all(true, AbortReason::RuntimeGone));
-        wake.append(&mut self.deadlines.abort_all(AbortReason::RuntimeGone));
+        work.wake_all(self.abort_all(false, AbortReason::RuntimeGone));
+        work.wake_all(self.abort_all(true, AbortReason::RuntimeGone));
+        work.wake_all(self.deadlines.abort_all(AbortReason::RuntimeGone));
         for (check_out, waker) in self.waiters.answer_all(|| Err(RuntimeGone.into())) {
             // It waited, and no outputs were drained since: there is no delivery to lose.
-            self.machine.call(now, Input::CancelCheckOut(check_out), None);
-            if let (Some(watch), CheckOut::Selecting(selection)) = (&mut self.watch, check_out) {
-                watch.forget(selection);
-            }
-            wake.push(waker);
+            self.give_up(now, check_out);
+            work.wake(waker);
         }
-        wake.extend(self.closing.drain());
-        wake.append(&mut self.abandon_warm_ups(now));
-        wake
+        work.wake_all(self.closing.drain());
+        for (id, filler) in std::mem::take(&mut self.warm_ups) {
+            self.machine.call(now, Input::CancelWarmUp(id), None);
+            work.jobs.push(Job::EndWarmUp(filler, None));
+        }
     }
 
-    /// Asks the machine when to come back; returns whether the timer would come later.
-    #[inline]
-    pub(crate) fn rearm(&mut self) -> bool {
-        let machine = self.machine.poll_timeout().is_some_and(|timeout| self.arm(timeout.at));
-        self.arm_look() || machine
+    /// A check-out is not waited for any more.
+    pub(super) fn give_up(&mut self, now: Instant, check_out: CheckOut) {
+        self.machine.call(now, Input::CancelCheckOut(check_out), None);
+        if let (Some(watch), CheckOut::Selecting(selection)) = (&mut self.watch, check_out) {
+            watch.forget(selection);
+        }
     }
 
     /// Whether the timer comes back before `time`, or `time` is never.
@@ -453,8 +423,13 @@ impl<R: Runtime> State<R> {
 
     /// Run by the timer before it sleeps. Returns when it has to wake.
     pub(crate) fn arm_timer(&mut self) -> Option<Instant> {
-        let machine = self.machine.poll_timeout().map(|timeout| timeout.at);
-        self.armed = machine.into_iter().chain(self.deadlines.first()).chain(self.next_look()).min();
+        self.armed = self.next_timeout().into_iter().chain(self.deadlines.first()).min();
         self.armed
+    }
+
+    /// When the machine, or the look for possible leaks, is due.
+    fn next_timeout(&self) -> Option<Instant> {
+        let machine = self.machine.poll_timeout().map(|timeout| timeout.at);
+        machine.into_iter().chain(self.next_look()).min()
     }
 }

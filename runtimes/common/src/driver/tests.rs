@@ -174,9 +174,9 @@ fn a_check_that_is_asked_for_after_a_cancellation_is_not_lost_to_another_thread_
     learn(driver, describe("a:1", ServerType::Standalone));
     let check_out =
         |machine: &mut Machine<_>, now| machine.check_out(now, Criteria::WRITABLE, CheckOutRequest::default()).0;
-    let (given_up, unfinished) = driver.begin(now, |state, now, _| check_out(&mut state.machine, now));
-    let connection = unfinished.work.more.as_ref().unwrap().establish[0].connection;
-    driver.finish(unfinished);
+    let (given_up, work) = driver.begin(now, |state, now, _| check_out(&mut state.machine, now));
+    let [Job::Establish { connection, .. }, ..] = *work.jobs else { panic!("a connection is to be established") };
+    driver.finish(work);
     driver.call(Input::CancelCheckOut(given_up));
 
     // One thread learns that the server is gone, and another one needs it; the latter is done first.

@@ -1,16 +1,18 @@
 //! The one task of a client that sleeps: it comes back when the machine or a monitor says so.
 //!
-//! Whenever it wakes it sees whether the machine was suspended meanwhile. If it wakes late, because the executor stood still, it gives
-//! way to the tasks of sockets first: what they can read has come in time. It holds the driver weakly and ends with it. When its
-//! runtime ends first, the task is dropped, and that tells the driver that its home is gone.
+//! Whenever it wakes it sees whether the machine was suspended meanwhile: the wall clock went on, and the monotonic one stood
+//! still. If it wakes late, because the executor stood still, it gives way to the tasks of sockets first: what they can read has come in
+//! time. It holds the driver weakly and ends with it. When its runtime ends first, the task is dropped, and that tells the driver that its
+//! home is gone.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use super::Driver;
-use super::suspension::Suspension;
+use cmap_core::time::Instant;
+use cmap_core::topology::Input;
+
+use super::{Driver, Work};
 use crate::establish::Requester;
 use crate::runtime::Runtime;
 use crate::runtime::sync::{Arc, AtomicBool, AtomicWaker, Ordering, Weak};
@@ -21,6 +23,10 @@ const LATE: Duration = Duration::from_millis(100);
 
 /// How long it then gives way to other tasks.
 const A_TURN: Duration = Duration::from_millis(5);
+
+/// The wall clock may be set while the process runs, by less than this as a rule. A step that is taken for a suspension
+/// costs one look at each idle connection.
+const SUSPENSION: Duration = Duration::from_secs(5);
 
 /// Wakes the timer before its time.
 #[derive(Debug, Default)]
@@ -35,10 +41,44 @@ struct Timer<R: Runtime> {
     clock: Clock<R>,
 }
 
+/// The two clocks when they were last compared.
+struct Suspension {
+    now: Instant,
+    unix_time: Duration,
+}
+
 /// Starts the timer of `driver`.
-pub(super) fn start<R: Runtime>(driver: &Arc<Driver<R>>, clock: Clock<R>) {
-    let timer = Timer { driver: Arc::downgrade(driver), alarm: driver.alarm(), clock: clock.clone() };
-    clock.runtime().spawn(timer.run());
+pub(super) fn start<R: Runtime>(driver: &Arc<Driver<R>>) {
+    let (alarm, clock) = (Arc::clone(&driver.alarm), driver.clock.clone());
+    let timer = Timer { driver: Arc::downgrade(driver), alarm, clock };
+    driver.clock.runtime().spawn(timer.run());
+}
+
+impl<R: Runtime> Driver<R> {
+    /// Time has passed, or the alarm rang. Returns when the timer has to come back.
+    pub(super) fn handle_timeout(self: &Arc<Self>) -> Option<Instant> {
+        let now = self.clock.now();
+        // A reader of the log may have come since the last look.
+        let are_logged = self.listeners.are_logged();
+        let selection_detail = self.listeners.selection_detail();
+        let mut work = Work::none();
+        let mut state = self.lock();
+        if are_logged {
+            state.machine.call(now, Input::Observe(true), None);
+        }
+        state.machine.call(now, Input::ObserveSelections(selection_detail), None);
+        work.wake_all(state.deadlines.expire(now));
+        state.machine.call(now, Input::Timeout, None);
+        state.tell_possible_leaks(now);
+        state.drain(now, &mut work);
+        let next = state.arm_timer();
+        drop(state);
+        // The timer is awake.
+        work.rings_alarm = false;
+        self.finish(work);
+        // Afterwards, so that a server that has just joined is checked. What a finding leads to earlier rings the alarm.
+        next.into_iter().chain(self.handle_monitors()).min()
+    }
 }
 
 impl Alarm {
@@ -54,26 +94,17 @@ impl<R: Runtime> Timer<R> {
         // Only the caller's handles keep the driver alive.
         while let Some(driver) = self.driver.upgrade() {
             if suspension.has_ended(&self.clock) {
-                driver.resume();
+                driver.call(Input::Resume);
             }
             let next = driver.handle_timeout();
             #[cfg(feature = "trace")]
             driver.report_if_broken();
             drop(driver);
-            let mut timer = pin!(async {
-                match next {
-                    Some(at) => self.clock.sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            });
-            poll_fn(|cx| {
+            let rung = poll_fn(|cx| {
                 self.alarm.waker.register(cx.waker());
-                if self.alarm.rings.swap(false, Ordering::Acquire) {
-                    return Poll::Ready(());
-                }
-                timer.as_mut().poll(cx)
-            })
-            .await;
+                if self.alarm.rings.swap(false, Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+            });
+            self.clock.before(next, rung).await;
             let now = self.clock.now();
             if next.is_some_and(|at| now.saturating_since(at) > LATE) {
                 // Else a check whose answer lies in its socket would fail, and all connections be closed.
@@ -88,5 +119,18 @@ impl<R: Runtime> Drop for Timer<R> {
         if let Some(driver) = self.driver.upgrade() {
             driver.handle_runtime_gone();
         }
+    }
+}
+
+impl Suspension {
+    fn watch<R: Runtime>(clock: &Clock<R>) -> Self {
+        Self { now: clock.now(), unix_time: clock.runtime().unix_time() }
+    }
+
+    /// Whether the machine was suspended since the last call.
+    fn has_ended<R: Runtime>(&mut self, clock: &Clock<R>) -> bool {
+        let before = std::mem::replace(self, Self::watch(clock));
+        let counted = self.now.saturating_since(before.now);
+        self.unix_time.saturating_sub(before.unix_time) > counted.saturating_add(SUSPENSION)
     }
 }

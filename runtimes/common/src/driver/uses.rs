@@ -13,18 +13,15 @@ use super::Driver;
 use super::state::State;
 use crate::events::Event;
 use crate::runtime::Runtime;
-use crate::watch::{LabelId, NotedUse, PastUse, Place, PossibleLeak, Tag, UseReport};
+use crate::watch::{NotedUse, PastUse, Place, PossibleLeak, Tag, UseReport, Uses};
 
 impl<R: Runtime> Driver<R> {
-    /// Whether possible leaks are reported.
-    #[inline]
-    pub(crate) fn watches_uses(&self) -> bool {
-        self.settings.leak_detection_threshold.is_some()
-    }
-
-    /// The first byte of a reply has come.
+    /// The first byte of a reply has come, which counts where possible leaks are reported.
     pub(crate) fn note_reply(&self, connection: Handle) {
-        let now = self.clock().now();
+        if self.settings.leak_detection_threshold.is_none() {
+            return;
+        }
+        let now = self.clock.now();
         if let Some(activity) = self.lock().activity(connection) {
             activity.replied = Some(now);
         }
@@ -32,18 +29,15 @@ impl<R: Runtime> Driver<R> {
 
     /// What uses took.
     pub(crate) fn uses(&self) -> UseReport {
-        let now = self.clock().now();
+        let now = self.clock.now();
         self.lock().use_report(now)
     }
 
     /// Tells the log what uses took, once, and what was not given back.
     pub(crate) fn log_uses(&self, is_over: bool) {
-        if !self.watches_uses() {
-            return;
-        }
-        let now = self.clock().now();
+        let now = self.clock.now();
         let mut state = self.lock();
-        let Some(uses) = state.watch.as_mut().and_then(|watch| watch.uses.as_mut()) else { return };
+        let Some(uses) = state.uses() else { return };
         if std::mem::replace(&mut uses.was_told, true) && !is_over {
             return;
         }
@@ -63,9 +57,10 @@ impl<R: Runtime> State<R> {
         self.watch.as_ref()?.uses.as_ref()?.next_look
     }
 
-    /// Makes the timer come back for that; returns whether it would come later.
-    pub(super) fn arm_look(&mut self) -> bool {
-        self.next_look().is_some_and(|at| self.arm(at))
+    /// The uses, where possible leaks are watched.
+    #[inline(always)]
+    fn uses(&mut self) -> Option<&mut Uses> {
+        self.watch.as_mut()?.uses.as_mut()
     }
 
     /// Tells of the uses that have become slow.
@@ -73,9 +68,7 @@ impl<R: Runtime> State<R> {
         if self.next_look().is_none_or(|at| at > now) {
             return;
         }
-        let Some(limit) = self.watch.as_ref().and_then(|watch| watch.uses.as_ref()).map(|uses| uses.limit) else {
-            return;
-        };
+        let Some(limit) = self.uses().map(|uses| uses.limit) else { return };
         let (mut slow, mut next, mut is_busy) = (Vec::new(), now + limit, false);
         for (server, pool) in self.machine.pools() {
             is_busy |= pool.counts().waiting > 0;
@@ -103,7 +96,7 @@ impl<R: Runtime> State<R> {
             let address = Arc::clone(&holder.address);
             self.events.push(&address, Event::PossibleLeak(Arc::new(PossibleLeak { limit, holder })));
         }
-        if let Some(uses) = self.watch.as_mut().and_then(|watch| watch.uses.as_mut()) {
+        if let Some(uses) = self.uses() {
             uses.next_look = is_busy.then_some(next);
         }
     }
@@ -122,23 +115,15 @@ impl<R: Runtime> State<R> {
         let pool = self.machine.server(server).map(|server| server.pool());
         if let Some(InUse { since, .. }) = pool.and_then(|pool| pool.use_of(connection)) {
             let took = now.as_nanos().saturating_sub(since.as_nanos());
-            if self.count_use(tag.label, took) {
+            if self.uses().is_some_and(|uses| uses.count(tag.label, took)) {
                 self.note_long_use(connection, tag, since, took);
             }
         }
     }
 
-    /// Counts a use. Returns whether it is long.
-    #[inline(always)]
-    fn count_use(&mut self, label: LabelId, took: u64) -> bool {
-        let uses = self.watch.as_mut().and_then(|watch| watch.uses.as_mut());
-        uses.is_some_and(|uses| uses.count(label, took))
-    }
-
     /// It is the longest of its label, or one of the slowest.
     fn note_long_use(&mut self, connection: Handle, tag: Tag, since: Instant, took: u64) {
-        let uses = self.watch.as_mut().and_then(|watch| watch.uses.as_mut());
-        if !uses.is_some_and(|uses| uses.note_long(tag.label, took)) {
+        if !self.uses().is_some_and(|uses| uses.note_long(tag.label, took)) {
             return;
         }
         let Some((server, id)) = self.place(connection) else { return };
@@ -147,8 +132,7 @@ impl<R: Runtime> State<R> {
         let command = command.filter(|command| command.began >= since).map(|command| command.name);
         let took = Duration::from_nanos(took);
         let over = NotedUse { server, connection: id, took, tag, command: command.unwrap_or_default() };
-        let uses = self.watch.as_mut().and_then(|watch| watch.uses.as_mut());
-        uses.into_iter().for_each(|uses| uses.note_slow(over));
+        self.uses().into_iter().for_each(|uses| uses.note_slow(over));
     }
 
     fn use_report(&self, now: Instant) -> UseReport {

@@ -112,7 +112,7 @@ impl<R: Runtime> Attempt<'_, R> {
         let batch = self.batch.take();
         let sequences = batch.as_ref().map(|batch| batch.batches.sequences());
         command.sequences = sequences.as_deref().unwrap_or(command.sequences);
-        let limit = self.budget.command_limit(self.driver.clock().runtime(), self.driver.command_limit());
+        let limit = self.budget.command_limit(self.driver.clock.runtime(), self.driver.settings.command_limit);
         if let Some(chores) = self.cursor_duty {
             let session = self.borrowed().map(|borrowed| borrowed.id());
             connection.set_cursor_duty(Some(CursorDuty { chores: Arc::clone(chores), session }));
@@ -333,7 +333,7 @@ impl<R: Runtime> Attempt<'_, R> {
             causality: session.map(|session| &session.causality),
             snapshot: session.and_then(|session| session.snapshot.as_ref()),
             reads: ReadsBy::of_operation(&selector),
-            defaults: self.driver.command_defaults(),
+            defaults: self.driver.settings.command_defaults.as_ref(),
             has_limit: self.budget.until.is_some(),
         };
         compose(&self.command, &self.outline, server, &along)

@@ -30,6 +30,6 @@ pub(crate) struct Context<R: Runtime> {
 impl<R: Runtime> Context<R> {
     /// The time of an operation that begins now: by its user's limit, or else by timeoutMS.
     pub(crate) fn budget(&self, limit: Option<Limit>) -> Budget {
-        Budget::begin(self.driver.clock().runtime(), limit, self.timeout)
+        Budget::begin(self.driver.clock.runtime(), limit, self.timeout)
     }
 }

@@ -361,7 +361,12 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         let command = self.request.as_ref().ok()?.command();
         let session = session.filter(|session| session.transaction.is_open() || self.ending.is_some());
         let transaction = session.and_then(|session| session.span.as_ref());
-        self.context.driver.spans().map(|spans| spans.operation(command.body, command.database, transaction))
+        self.context
+            .driver
+            .settings
+            .spans
+            .as_ref()
+            .map(|spans| spans.operation(command.body, command.database, transaction))
     }
 
     /// Carries it out with these means.
@@ -382,7 +387,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             && session.is_being_ended()
         {
             // The wait is part of the operation's time.
-            let left = budget.inheriting(session.deadline).left(driver.clock().runtime());
+            let left = budget.inheriting(session.deadline).left(driver.clock.runtime());
             // Boxed, so that the futures of other operations stay small.
             Box::pin(session.wait_for_end(left)).await;
         }
@@ -391,7 +396,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         let is_in_transaction =
             means.session.explicit().is_some_and(|session| session.transaction.is_open()) || ending.is_some();
         let selector = selector.unwrap_or_else(|| {
-            let elsewhere = driver.command_defaults().and_then(CommandDefaults::reads_elsewhere);
+            let elsewhere = driver.settings.command_defaults.as_ref().and_then(CommandDefaults::reads_elsewhere);
             let elsewhere = elsewhere.filter(|_| outline.reads() && !is_in_transaction);
             elsewhere.map_or(ServerSelector::Writable, |preference| preference.clone().into())
         });
@@ -403,7 +408,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             budget = budget.inheriting(means.session.explicit().and_then(|session| session.deadline));
         }
         // A write with w: 0 waits for no reply (MSG-7).
-        let defaults = driver.command_defaults();
+        let defaults = driver.settings.command_defaults.as_ref();
         command.acknowledged = part.is_some() || is_acknowledged(&command, &outline, defaults);
         if !command.acknowledged {
             let concern = write_concern(&outline, defaults);
@@ -424,7 +429,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         if budget.set_by == SetBy::Caller {
             policy.limit = if budget.until.is_some() { RetryLimit::WhileTimeLasts } else { RetryLimit::Once };
         }
-        let ends_at = budget.until.and_then(|deadline| driver.clock().instant_of(deadline));
+        let ends_at = budget.until.and_then(|deadline| driver.clock.instant_of(deadline));
         let number = batch.as_ref().map_or_else(|| sessions.next_operation(), |batch| batch.number);
         let mut retry = Retry::new(policy, retryability, ends_at, sessions.seed_of(number));
         let mut attempt = Attempt {
@@ -514,7 +519,7 @@ impl<R: Runtime> Attempt<'_, R> {
                 // The earlier error stands, since the write may have been carried out.
                 Attempted::Refused => return Err(OperationError::of_refused(reported, retry)),
             };
-            let now = driver.clock().now();
+            let now = driver.clock.now();
             let server = failed.server.as_ref().map(|server| FailedServer {
                 address: &server.address,
                 is_mongos: server.is_mongos,

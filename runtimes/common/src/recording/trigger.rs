@@ -55,7 +55,7 @@ impl<R: Runtime> Trigger<R> {
     /// Writes a file after a while, in the background, unless one was called for within the last minute.
     pub(crate) fn pull(self: &Arc<Self>, reason: &'static str) {
         let Some(driver) = self.driver.get().and_then(Weak::upgrade) else { return };
-        let runtime = driver.clock().runtime().clone();
+        let runtime = driver.clock.runtime().clone();
         if !self.is_due(runtime.now()) {
             return;
         }
@@ -93,7 +93,7 @@ impl<R: Runtime> Trigger<R> {
 impl<R: Runtime> on_panic::Files for Trigger<R> {
     fn write_now(&self) {
         let Some(driver) = self.driver.get().and_then(Weak::upgrade) else { return };
-        let runtime = driver.clock().runtime();
+        let runtime = driver.clock.runtime();
         if self.is_due(runtime.now())
             && let Some(file) = driver.trace_if_unlocked("panic")
         {

@@ -54,7 +54,7 @@ impl<R: Runtime> LastWords<R> {
     /// Ends the sessions. Errors do not matter: sessions expire by themselves.
     pub(crate) async fn send(mut self) {
         let Some(connection) = &mut self.connection else { return };
-        let runtime = self.driver.clock().runtime();
+        let runtime = self.driver.clock.runtime();
         let end = Deadline::within(runtime, PATIENCE);
         for sessions in &self.sessions {
             let mut ids = RawArrayBuf::new();

@@ -50,14 +50,14 @@ impl Sessions {
     /// A free server session, or a new one, for a command that is about to be sent. `None` if the system has no random bits for
     /// its id.
     pub(crate) fn take<R: Runtime>(self: &Arc<Self>, driver: &Arc<Driver<R>>) -> Option<Borrowed<R>> {
-        let now = driver.clock().now();
+        let now = driver.clock.now();
         let timeout = driver.session_timeout();
         let taken = self.state().pool.take(now, timeout);
         let session = match taken {
             Some(session) => session,
             None => {
                 let mut random = [0; 16];
-                driver.clock().runtime().fill_random(&mut random).ok()?;
+                driver.clock.runtime().fill_random(&mut random).ok()?;
                 self.state().pool.make(now, SessionId::of_random(random))
             }
         };
@@ -144,7 +144,7 @@ impl<R: Runtime> Borrowed<R> {
 
     /// The id, which is about to be sent.
     pub(crate) fn send_id(&mut self) -> SessionId {
-        let now = self.taken_at.take().unwrap_or_else(|| self.driver.clock().now());
+        let now = self.taken_at.take().unwrap_or_else(|| self.driver.clock.now());
         if let Some(session) = &mut self.session {
             session.mark_used(now);
             // The future of the command before was dropped half-way.
@@ -193,7 +193,7 @@ impl<R: Runtime> Drop for Borrowed<R> {
         if self.is_under_way {
             session.mark_dirty();
         }
-        let now = self.driver.clock().now();
+        let now = self.driver.clock.now();
         self.sessions.state().pool.give_back(now, self.timeout, session);
     }
 }

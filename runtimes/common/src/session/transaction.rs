@@ -65,7 +65,7 @@ impl<R: Runtime> Session<R> {
         self.transaction.start(options).map_err(OperationError::transaction)?;
         self.deadline = None;
         self.is_commit_unsent = false;
-        self.span = self.client.driver().spans().map(Spans::transaction);
+        self.span = self.client.driver().settings.spans.as_ref().map(Spans::transaction);
         self.release_unpinned();
         self.borrowed.next_transaction_number();
         Ok(())
@@ -321,15 +321,15 @@ impl<R: Runtime> Session<R> {
     fn attempts(&self, options: TransactionOptions, limit: Limit) -> Attempts<R> {
         let client = self.client.clone();
         let (driver, sessions) = (client.driver(), client.sessions());
-        let deadline = limit.deadline(driver.clock().runtime());
+        let deadline = limit.deadline(driver.clock.runtime());
         let seed = sessions.seed_of(sessions.next_operation());
         let is_unlimited = self.timeout.or(client.options().timeout).is_some_and(|timeout| timeout.is_zero());
-        let decisions = match deadline.map(|deadline| driver.clock().instant_of(deadline)) {
+        let decisions = match deadline.map(|deadline| driver.clock.instant_of(deadline)) {
             None if is_unlimited => WithTransaction::without_limit(seed),
-            None => WithTransaction::new(driver.clock().now(), None, seed),
+            None => WithTransaction::new(driver.clock.now(), None, seed),
             // It lies beyond what the clock can show.
             Some(None) => WithTransaction::without_limit(seed),
-            Some(ends_at) => WithTransaction::new(driver.clock().now(), ends_at, seed),
+            Some(ends_at) => WithTransaction::new(driver.clock.now(), ends_at, seed),
         };
         Attempts { client, options, deadline, decisions }
     }
@@ -351,7 +351,7 @@ struct Attempts<R: Runtime> {
 
 impl<R: Runtime> Attempts<R> {
     fn now(&self) -> Instant {
-        self.client.driver().clock().now()
+        self.client.driver().clock.now()
     }
 
     fn start(&self, session: &mut Session<R>) -> Result<(), OperationError> {

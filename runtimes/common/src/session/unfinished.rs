@@ -64,10 +64,10 @@ impl<R: Runtime> Session<R> {
         // It comes after an end that a task is at already.
         ending.back = self.back.take();
         let chore = self.client.context().chores.begin();
-        let clock = self.client.driver().clock().clone();
+        let clock = self.client.driver().clock.clone();
         self.is_commit_unsent = false;
         self.back = Some(slot);
-        self.client.driver().clock().runtime().spawn(async move {
+        self.client.driver().clock.runtime().spawn(async move {
             // Its outcome does not matter: the server forgets what is not ended after a minute.
             let ended = ending.send_end(command, Some(PATIENCE.into())).await;
             if may_straggle
@@ -115,7 +115,7 @@ impl<R: Runtime> Session<R> {
     pub(super) fn give_back_after_end(&mut self) {
         let Some(slot) = self.back.take() else { return };
         let (mut borrowed, chore) = (self.borrowed.take_over(), self.client.context().chores.begin());
-        self.client.driver().clock().runtime().spawn(async move {
+        self.client.driver().clock.runtime().spawn(async move {
             if let Ok(Back { is_dirty: true, .. }) = poll_fn(|cx| slot.poll(cx)).await {
                 borrowed.end_command(true);
             }

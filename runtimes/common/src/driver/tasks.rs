@@ -1,11 +1,13 @@
-//! Pings on connections that have been idle for long, each in a task of its own in the home runtime.
+//! What the machine has done in tasks of the home runtime: pings on connections that have been idle for long, and lookups of the
+//! SRV records of a client's connection string, which delay nothing else (DNS-14).
 //!
-//! The task holds the driver weakly. The pool learns the result exactly once, whatever happens to the task.
+//! A task holds the driver weakly. The pool learns the result of a ping exactly once, whatever happens to its task. A lookup ends with
+//! the driver, or when the client is closed, and gives up after connectTimeoutMS.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::task::Poll;
+use std::task::Waker;
 use std::time::Duration;
 
 use bson::rawdoc;
@@ -15,19 +17,17 @@ use cmap_core::server::OperationError;
 use cmap_core::topology::{Answer, Input};
 use cmap_core::wire::CommandReply;
 
-use super::Driver;
+use super::{Driver, Job};
 use crate::error::{CommandErrorKind, RuntimeGone};
 use crate::establish::Requester;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
+use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::buffer_pool::SharedBufferPool;
 
-/// A connection that is to be refreshed.
-pub(super) struct Refresh<R: Runtime> {
-    pub(super) connection: Handle,
-    pub(super) socket: Box<Socket<R::Stream>>,
-    pub(super) timeout: Duration,
-}
+/// The lookup that is under way, if there is one.
+#[derive(Default)]
+pub(super) struct SrvLookup(Option<Arc<Abort>>);
 
 /// The duty to report the end of a refresh.
 struct Report<R: Runtime> {
@@ -36,50 +36,69 @@ struct Report<R: Runtime> {
     done: bool,
 }
 
+impl SrvLookup {
+    /// Begins one: there is no other, because the machine asks again only after an answer.
+    pub(super) fn begin(&mut self) -> Arc<Abort> {
+        Arc::clone(self.0.insert(Arc::default()))
+    }
+
+    /// Aborts it. Returns its task, to be woken without the lock.
+    pub(super) fn end(&mut self) -> Option<Waker> {
+        self.0.take().and_then(|abort| abort.abort(AbortReason::Closed))
+    }
+}
+
+/// Looks up the SRV records of `name`, and hands the answer to `driver`.
+pub(super) fn look_up_srv<R: Runtime>(driver: &Arc<Driver<R>>, name: String, abort: Arc<Abort>) {
+    let (settings, clock) = (Arc::clone(&driver.settings), driver.clock.clone());
+    let until = clock.deadline(driver.settings.timeout);
+    let (driver, home) = (Arc::downgrade(driver), clock.runtime().clone());
+    home.spawn(async move {
+        let lookup = clock.before(until, settings.names.srv(clock.runtime(), &name));
+        let Ok(answer) = abort.during(lookup).await else { return };
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer within connectTimeoutMS");
+        let mut answer = answer.unwrap_or_else(|| Err(late()));
+        if let (Ok(records), Some(filter)) = (&mut answer, &settings.srv_host_filter) {
+            // A panic in it must not end the polling.
+            records.retain(|record| catch_unwind(AssertUnwindSafe(|| filter(&record.host()))).unwrap_or(false));
+        }
+        if let Some(driver) = driver.upgrade() {
+            driver.call(Input::Srv(answer.map_err(|error| Cause::of(&error))));
+        }
+    });
+}
+
 /// Refreshes a connection of `driver`.
-pub(super) fn begin<R: Runtime>(driver: &Arc<Driver<R>>, refresh: Refresh<R>) {
-    let Refresh { connection, socket, timeout } = refresh;
+pub(super) fn refresh<R: Runtime>(
+    driver: &Arc<Driver<R>>,
+    connection: Handle,
+    socket: Box<Socket<R::Stream>>,
+    timeout: Duration,
+) {
     let report = Report { driver: Arc::downgrade(driver), connection, done: false };
     let clock = driver.clock.clone();
     let until = clock.now() + timeout;
     driver.clock.runtime().spawn(async move {
-        let outcome = within(timeout, clock.sleep_until(until), ping::<R>(socket)).await;
-        report.end(outcome);
-    });
-}
-
-/// `work`, unless `timer` ends before.
-async fn within<T>(
-    timeout: Duration,
-    timer: impl Future<Output = ()>,
-    work: impl Future<Output = Result<T, OperationError>>,
-) -> Result<T, OperationError> {
-    let (mut timer, mut work) = (pin!(timer), pin!(work));
-    poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Pending => timer.as_mut().poll(cx).map(|()| {
+        let outcome = clock.before(Some(until), ping::<R>(socket)).await;
+        report.end(outcome.unwrap_or_else(|| {
             let text =
                 format!("no answer within {timeout:?} on a connection that was idle; refreshTimeout allows more");
             Err(OperationError::new(Fault::Timeout, Cause::new(&text)))
-        }),
-        ready => ready,
-    })
-    .await
+        }));
+    });
 }
 
 /// Asks the server for a sign of life. Returns the socket, if it can be used further.
 async fn ping<R: Runtime>(mut socket: Box<Socket<R::Stream>>) -> Result<Box<Socket<R::Stream>>, OperationError> {
     let abort = Arc::clone(&socket.abort);
-    let outcome = abort.during(exchange::<R>(&mut socket)).await;
-    match outcome {
-        Ok(Ok(())) if socket.is_between_commands() => match socket.reply().map(CommandReply::read) {
-            Ok(reply) => OperationError::of_reply(&reply).map_or(Ok(()), Err),
-            Err(kind) => Err(failure(&kind)),
-        },
-        Ok(Ok(())) => Err(OperationError::new(Fault::Other, Cause::new("the server said more than it was asked"))),
-        Ok(Err(kind)) => Err(failure(&kind)),
-        Err(_) => Err(OperationError::new(Fault::Other, Cause::new("the connection was given up"))),
-    }?;
-    Ok(socket)
+    let unusable = |text| OperationError::new(Fault::Other, Cause::new(text));
+    let exchanged = abort.during(exchange::<R>(&mut socket)).await;
+    exchanged.map_err(|_| unusable("the connection was given up"))?.map_err(failure)?;
+    if !socket.is_between_commands() {
+        return Err(unusable("the server said more than it was asked"));
+    }
+    let reply = CommandReply::read(socket.reply().map_err(failure)?);
+    OperationError::of_reply(&reply).map_or(Ok(socket), Err)
 }
 
 async fn exchange<R: Runtime>(socket: &mut Socket<R::Stream>) -> Result<(), CommandErrorKind> {
@@ -90,8 +109,8 @@ async fn exchange<R: Runtime>(socket: &mut Socket<R::Stream>) -> Result<(), Comm
     socket.receive::<R>(&buffers, || {}).await
 }
 
-fn failure(kind: &CommandErrorKind) -> OperationError {
-    OperationError::new(kind.fault().unwrap_or(Fault::Other), Cause::of(kind))
+fn failure(kind: CommandErrorKind) -> OperationError {
+    OperationError::new(kind.fault().unwrap_or(Fault::Other), Cause::of(&kind))
 }
 
 impl<R: Runtime> Report<R> {
@@ -127,14 +146,14 @@ impl<R: Runtime> Driver<R> {
             // Refused only if the pool had not asked.
             let answer = state.machine.call(now, Input::Refreshed(connection), Some(socket));
             if let Answer::Misuse(_, socket) = answer {
-                work.more().close.extend(socket);
+                work.jobs.extend(socket.map(Job::Close));
             }
         });
     }
 
     fn handle_refresh_failed(self: &Arc<Self>, connection: Handle, error: OperationError) {
         self.drive(|state, now, _| {
-            state.place(connection).map(|place| state.activities.remove(&place));
+            state.forget(connection);
             // It was reported once, so it is being refreshed, or has been forgotten.
             state.machine.call(now, Input::RefreshFailed(connection, error), None);
         });

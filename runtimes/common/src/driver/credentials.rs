@@ -1,17 +1,18 @@
-//! A new credential: proven by one connection, and only then used by all.
+//! Credentials: a new one, proven by one connection and only then used by all, and those of identities, users that share a
+//! client's limits.
 //!
 //! Where the password was changed at the server first, logins with the old one are refused, and a refused login makes its server
 //! unknown (SDAM-8). So the new one is also proven to a server that is unknown for that reason. Logins that are refused during a
 //! rotation wait for its outcome: once the new credential is in use, they say nothing against the server.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
-use atomic_waker::AtomicWaker;
 use cmap_core::connection::{ConnectionOptions, EstablishError};
-use cmap_core::options::{Credential, ReadMode, ReadPreference};
-use cmap_core::pool::{Cause, Handle};
+use cmap_core::options::{ConnectionStringError, Credential, ReadMode, ReadPreference};
+use cmap_core::pool::{Cause, Handle, IdentityId};
 use cmap_core::server::{ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{Criteria, Input};
@@ -19,29 +20,28 @@ use cmap_core::topology::{Criteria, Input};
 use super::Driver;
 use super::member::Member;
 use super::state::State;
-use crate::error::{RotationError, RuntimeGone};
+use crate::error::{ClientError, RotationError, RuntimeGone};
 use crate::establish::check_mechanism;
 use crate::runtime::Runtime;
+use crate::runtime::slot::Slot;
 use crate::socket::abort::{Abort, AbortReason};
+
+/// Logins that a server refused.
+#[derive(Default)]
+pub(super) struct RefusedLogins {
+    /// The rotations under way.
+    rotations: u32,
+    /// Those that wait for the end of a rotation.
+    pub(super) held: Vec<(Handle, EstablishError)>,
+    /// The server that refused one last, and its error.
+    last_refusal: Option<(ServerId, Cause)>,
+}
 
 /// A rotation under way. Dropping it ends it.
 struct Rotation<'a, R: Runtime>(&'a Arc<Driver<R>>);
 
 /// A proof under way, in a task of the home runtime. Dropping it gives it up.
-struct Proof {
-    outcome: Arc<Outcome>,
-    abort: Arc<Abort>,
-}
-
-/// Where the task of a proof leaves its result.
-#[derive(Default)]
-struct Outcome {
-    result: Mutex<Option<Result<(), RotationError>>>,
-    waker: AtomicWaker,
-}
-
-/// The duty to leave a result, even if the runtime drops the task half-way.
-struct Leave(Arc<Outcome>);
+struct Proof(Arc<Abort>);
 
 impl<R: Runtime> Driver<R> {
     /// Replaces the credential: first it is proven by one connection to a server that answers, for which this waits for at most
@@ -59,18 +59,55 @@ impl<R: Runtime> Driver<R> {
             check_mechanism(options.credential.as_deref(), self.settings.tokens.has_callback())?;
         }
         let proven = options.credential.clone();
-        let _rotation = Rotation::begin(&self);
+        self.lock().refused_logins.rotations += 1;
+        let _rotation = Rotation(&self);
         let member = self.answering_member(patience).await?;
-        Proof::begin(member, self.clock.runtime(), options).result().await?;
+        self.prove(member, options).await?;
         // First, so that no connection is established with the old one after those of the old one retire.
         self.settings.replace_credential(proven);
         self.call(Input::RenewCredential(None));
         Ok(())
     }
 
+    /// Proves `options` by a connection of their own.
+    async fn prove(&self, member: Arc<Member<R>>, options: ConnectionOptions) -> Result<(), RotationError> {
+        let (slot, filler) = Slot::empty();
+        let proof = Proof(Arc::default());
+        let abort = Arc::clone(&proof.0);
+        self.clock.runtime().spawn(async move {
+            let proven = member.establisher.prove(options, abort).await;
+            filler.fill(proven.map_err(|error| (Arc::clone(member.address()), error)));
+        });
+        let proven = poll_fn(|cx| slot.poll(cx)).await?;
+        proven.map_err(|(address, error)| RotationError::Refused { address, error })
+    }
+
     /// Connections whose credential has been replaced since.
     pub(crate) fn outdated_connections(&self) -> u32 {
         self.lock().machine.outdated()
+    }
+
+    /// Adds an identity with this credential, which its first connection will prove.
+    pub(crate) fn add_identity(self: &Arc<Self>, credential: Credential) -> Result<IdentityId, ClientError> {
+        credential.check().map_err(ConnectionStringError::from)?;
+        check_mechanism(Some(&credential), self.settings.tokens.has_callback())?;
+        Ok(self.drive(|state, now, _| {
+            let identity = state.machine.add_identity(now);
+            self.settings.set_identity(identity, Some(Arc::new(credential)));
+            identity
+        }))
+    }
+
+    /// Removes an identity, and its credential.
+    pub(crate) fn remove_identity(self: &Arc<Self>, identity: IdentityId) {
+        self.call(Input::RemoveIdentity(identity));
+        self.settings.set_identity(identity, None);
+    }
+
+    /// How a connection logs in; `None` if its identity was removed.
+    pub(crate) fn login_of(&self, connection: Handle) -> Option<Arc<ConnectionOptions>> {
+        let identity = self.lock().machine.identity_of(connection);
+        self.settings.options_of(identity)
     }
 
     /// A server to prove a credential to, as soon as one answers.
@@ -123,7 +160,7 @@ impl<R: Runtime> State<R> {
             let server = self.machine.server_of(connection);
             self.refused_logins.last_refusal = server.map(|server| (server, Cause::of(&error)));
         }
-        self.place(connection).map(|place| self.activities.remove(&place));
+        self.forget(connection);
         // It was reported once, so it is pending, or has been forgotten.
         self.machine.call(now, Input::EstablishFailed(connection, error), None);
     }
@@ -161,13 +198,6 @@ fn changes_users(server_type: ServerType) -> bool {
     server_type.is_data_bearing() && !matches!(server_type, ServerType::RsSecondary | ServerType::Mongos)
 }
 
-impl<'a, R: Runtime> Rotation<'a, R> {
-    fn begin(driver: &'a Arc<Driver<R>>) -> Self {
-        driver.lock().refused_logins.rotations += 1;
-        Self(driver)
-    }
-}
-
 impl<R: Runtime> Drop for Rotation<'_, R> {
     fn drop(&mut self) {
         self.0.drive(|state, now, _| {
@@ -177,52 +207,8 @@ impl<R: Runtime> Drop for Rotation<'_, R> {
     }
 }
 
-impl Proof {
-    fn begin<R: Runtime>(member: Arc<Member<R>>, runtime: &R, options: ConnectionOptions) -> Self {
-        let proof = Self { outcome: Arc::default(), abort: Arc::default() };
-        let (leave, abort) = (Leave(Arc::clone(&proof.outcome)), Arc::clone(&proof.abort));
-        runtime.spawn(async move {
-            let proven = member.establisher.prove(options, abort).await;
-            let refused =
-                |error: EstablishError| RotationError::Refused { address: Arc::clone(member.address()), error };
-            leave.set(proven.map_err(refused));
-        });
-        proof
-    }
-
-    async fn result(&self) -> Result<(), RotationError> {
-        std::future::poll_fn(|cx| {
-            self.outcome.waker.register(cx.waker());
-            self.outcome.take().map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
-    }
-}
-
-impl Outcome {
-    fn take(&self) -> Option<Result<(), RotationError>> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl Leave {
-    fn set(&self, result: Result<(), RotationError>) {
-        let mut place = self.0.result.lock().unwrap_or_else(PoisonError::into_inner);
-        if place.is_none() {
-            *place = Some(result);
-        }
-    }
-}
-
-impl Drop for Leave {
-    fn drop(&mut self) {
-        self.set(Err(RuntimeGone.into()));
-        self.0.waker.wake();
-    }
-}
-
 impl Drop for Proof {
     fn drop(&mut self) {
-        self.abort.abort(AbortReason::Closed).into_iter().for_each(Waker::wake);
+        self.0.abort(AbortReason::Closed).into_iter().for_each(Waker::wake);
     }
 }
