@@ -483,6 +483,7 @@ impl<R: Runtime> Connection<R> {
     /// Says where a command failed, and tells the server's side of it.
     fn failed(&self, kind: CommandErrorKind) -> CommandError {
         if let Some(fault) = kind.fault() {
+            // Before the connection is given back (CMAP-49). It is in use, or was closed since.
             self.driver.call(Input::OperationFailed(self.handle, OperationError::new(fault, Cause::of(&kind))));
         }
         CommandError { kind, address: Arc::clone(self.shared_address()), connection_id: self.id() }

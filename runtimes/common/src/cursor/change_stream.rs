@@ -160,7 +160,7 @@ fn failure_of(error: &OperationError) -> StreamFailure {
     if is_unreached(error) { StreamFailure::Unreached } else { StreamFailure::Client }
 }
 
-/// Whether no server was reached, or none answered. All other errors are the client's own.
+/// Whether no server was reached, or its answer did not come whole. All other errors are the client's own.
 fn is_unreached(error: &OperationError) -> bool {
     if let OperationErrorKind::CheckOut(error) = &error.kind {
         return passes(error);
@@ -181,7 +181,8 @@ fn is_unreached(error: &OperationError) -> bool {
     matches!(error.kind, OperationErrorKind::Cursor(CursorError::ServerGone(_)))
 }
 
-/// A closed client and an ended runtime stay so. A pool may have been closed because its server has left.
+/// Whether the reason of a failed check-out passes. A closed client and an ended runtime stay so. A pool may have been closed because its
+/// server has left.
 fn passes(error: &CheckOutError) -> bool {
     match error {
         CheckOutError::Pool(error) => error.kind != CheckOutErrorKind::Cancelled,

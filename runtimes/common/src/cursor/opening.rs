@@ -165,7 +165,7 @@ pub(super) struct Opening<R: Runtime> {
     pub(super) context: Arc<Context<R>>,
     pub(super) time: CursorTime,
     pub(super) tag: Tag,
-    /// The user's session.
+    /// The session that the cursor is bound to from the start: a user's own, or that of the bulkWrite whose results it has.
     pub(super) of_user: Option<SessionId>,
     pub(super) kind: CursorKind,
     pub(super) options: CursorOptions,

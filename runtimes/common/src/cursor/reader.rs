@@ -16,7 +16,7 @@ use crate::time::{Budget, Limit};
 
 /// The documents of a cursor that have not been read, and the cursor.
 pub(super) struct Reader<R: Runtime> {
-    /// The user's session that the cursor was made in.
+    /// The session that the cursor is bound to: a user's own, or that of the bulkWrite whose results it has.
     of_user: Option<SessionId>,
     batch: Batch,
     /// `None` during a getMore, which may have been dropped.

@@ -290,8 +290,10 @@ impl<R: Runtime> Driver<R> {
     fn finish_more(self: &Arc<Self>, mut work: Work<R>) {
         // The duty to tell events is taken on before anything is done that might panic.
         let delivery = work.deliver.take().map(|events| EventDelivery::new(self, events));
-        let jobs = std::mem::take(&mut work.jobs);
+        let mut jobs = std::mem::take(&mut work.jobs);
         self.finish(work);
+        // Nobody waits for what a user's stream does when it is closed.
+        jobs.sort_by_key(|job| matches!(job, Job::Close(_)));
         for job in jobs {
             match job {
                 Job::Wake(waker) => waker.wake(),

@@ -1,4 +1,4 @@
-//! A place where a task of the home runtime leaves its result for somebody who comes for it, or never does.
+//! A place where a task of the home runtime, or the driver, leaves a result for somebody who comes for it, or never does.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -9,7 +9,7 @@ use crate::error::RuntimeGone;
 #[derive(Debug)]
 pub(crate) struct Slot<T>(Arc<Mutex<State<T>>>);
 
-/// The duty to leave a result. Dropping it says that the runtime has dropped the task half-way.
+/// The duty to leave a result. Dropping it says that the runtime has dropped the task half-way, unless nobody comes any more.
 #[derive(Debug)]
 pub(crate) struct Filler<T>(Arc<Mutex<State<T>>>);
 
