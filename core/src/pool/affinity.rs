@@ -19,14 +19,12 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Pool;
 use super::connections::{Connections, Slot, Stage};
 use super::list::{Key, List, NIL, WAITERS, ensure};
-use super::output::ConnectionClosedReason;
 use super::output::{Action, Output};
 use super::settle::Due;
 use super::timer::{Timeout, TimeoutReason};
-use super::wait_queue::CheckOutRequest;
+use super::{CheckOutRequest, ConnectionClosedReason, Pool};
 use crate::options::{Affinity, Limits};
 use crate::time::Instant;
 

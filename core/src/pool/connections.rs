@@ -271,7 +271,7 @@ impl<C> Connections<C> {
 
     /// The driver gets the socket of an available connection, to refresh it.
     pub(crate) fn begin_refresh(&mut self, generations: &mut Generations, key: Key) -> Option<C> {
-        let since = self.slot(key).stage.unused_since()?;
+        let Stage::Available { since, .. } = self.slot(key).stage else { return None };
         let before = self.leave(generations, key);
         self.enter(key, before.state(), Stage::Refreshing { since });
         self.link(generations, key);

@@ -1,5 +1,5 @@
-//! Names that callers use: a connection's number in events and logs, its handle in calls, a warm-up, and an identity besides that
-//! of the options.
+//! Names that callers use: a connection's number in events and logs, its handle in calls, a check-out, a warm-up, and an identity
+//! besides that of the options.
 
 use core::fmt;
 

@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{ApiMisuse, Cause};
-use super::handle::Handle;
-use super::{AffinityKey, CheckedIn, Delivery, Pool, Purpose, Refused, WarmUpError, WarmUpId};
-use super::{Cancellation, CheckOutId, CheckOutRequest};
+use super::{
+    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Delivery, Handle, Pool,
+    Purpose, Refused, WarmUpError, WarmUpId,
+};
 use crate::connection::EstablishError;
 use crate::options::{PoolLimits, PoolOptionsError};
 use crate::service_id::ServiceId;

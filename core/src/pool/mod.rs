@@ -207,12 +207,6 @@ impl<C> Pool<C> {
         Ok(pool)
     }
 
-    // Callers.
-
-    // Results of actions.
-
-    // Shared by the parts of the machine.
-
     /// Moves the clock forward and fails the check-outs whose time is up. Returns whether there were any.
     #[inline]
     fn advance(&mut self, now: Instant) -> bool {

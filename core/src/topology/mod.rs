@@ -297,7 +297,7 @@ impl<C> Topology<C> {
         self.outputs.push_back(Output::Monitor { server, call });
     }
 
-    /// Adds a server to those that are kept. `None` only if the options of its pool were changed into wrong ones.
+    /// Adds a server to those that are kept, or the pool of an identity at one. `None` only if the options of its pool were changed into wrong ones.
     fn add_server(
         &mut self,
         address: Arc<ServerAddress>,

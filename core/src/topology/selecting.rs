@@ -52,7 +52,7 @@ impl<C> Topology<C> {
         selection
     }
 
-    /// A check-out that arrives now, and has until then to select a server.
+    /// A check-out that arrives now. It may select a server until its deadline, and for serverSelectionTimeoutMS at most (CSOT-4).
     pub(super) fn waiter(&self, criteria: &Criteria, request: CheckOutRequest) -> Waiter {
         let limit = self.now + self.options.server_selection_timeout;
         let limit = request.deadline.map_or(limit, |deadline| deadline.min(limit));

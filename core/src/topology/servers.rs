@@ -149,7 +149,7 @@ impl<C> Servers<C> {
         self.members().filter(|(_, server)| !server.has_left())
     }
 
-    /// The servers that have not left.
+    /// The servers that have not left, by their addresses.
     pub(super) fn by_address(&self) -> BTreeMap<&ServerAddress, ServerId> {
         self.present().map(|(id, server)| (&*server.description.address, id)).collect()
     }
