@@ -71,10 +71,10 @@ impl<C> Topology<C> {
     #[inline(always)]
     fn writers_pool(&mut self, identity: Option<IdentityId>) -> Option<&mut Pool<C>> {
         let writer = self.writer?;
-        let pool = match identity {
-            None => writer,
-            Some(_) => self.known_pool(writer, identity)?,
-        };
+        if identity.is_none() {
+            return self.servers.pool_mut(writer);
+        }
+        let pool = self.known_pool(writer, identity)?;
         self.servers.pool_mut(pool)
     }
 
@@ -123,9 +123,9 @@ impl<C> Topology<C> {
         let (check_out, delivery) = pool.begin_check_out(now, bounded);
         let has_outputs = !pool.is_drained() || self.has_budget();
         if delivery.is_none() && self.options.reselect {
-            let waiter = self.waiter(criteria, request);
+            let limit = self.end_of_selection(&request);
             if let Some(origins) = self.servers.origins(id) {
-                origins.note(check_out, waiter);
+                origins.begin(check_out, criteria, request, now, limit);
             }
         }
         let delivery = if has_outputs || !was_drained { self.hand_over(id, was_drained, delivery) } else { delivery };

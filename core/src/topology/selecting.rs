@@ -52,10 +52,16 @@ impl<C> Topology<C> {
         selection
     }
 
-    /// A check-out that arrives now. It may select a server until its deadline, and for serverSelectionTimeoutMS at most (CSOT-4).
-    pub(super) fn waiter(&self, criteria: &Criteria, request: CheckOutRequest) -> Waiter {
+    /// Until when a check-out that arrives now may select a server: its deadline, and for serverSelectionTimeoutMS at most (CSOT-4).
+    #[inline]
+    pub(super) fn end_of_selection(&self, request: &CheckOutRequest) -> Instant {
         let limit = self.now + self.options.server_selection_timeout;
-        let limit = request.deadline.map_or(limit, |deadline| deadline.min(limit));
+        request.deadline.map_or(limit, |deadline| deadline.min(limit))
+    }
+
+    /// A check-out that arrives now.
+    pub(super) fn waiter(&self, criteria: &Criteria, request: CheckOutRequest) -> Waiter {
+        let limit = self.end_of_selection(&request);
         Waiter { criteria: criteria.clone(), request, arrived_at: self.now, limit, is_told: false }
     }
 
@@ -250,12 +256,18 @@ impl<C> Topology<C> {
         self.emit_selection(&criteria, SelectionEventKind::Waiting { remaining });
     }
 
+    #[inline]
     pub(super) fn emit_selection(&mut self, criteria: &Criteria, kind: SelectionEventKind) {
-        let is_wanted = match (&kind, self.selection_detail) {
-            (_, SelectionDetail::None) => false,
-            (kind, SelectionDetail::Waiting) => matches!(kind, SelectionEventKind::Waiting { .. }),
-            (_, SelectionDetail::All) => true,
-        };
+        if self.selection_detail != SelectionDetail::None {
+            self.emit_wanted_selection(criteria, kind);
+        }
+    }
+
+    /// Out of line, since most clients want no such events.
+    #[inline(never)]
+    fn emit_wanted_selection(&mut self, criteria: &Criteria, kind: SelectionEventKind) {
+        let is_wanted =
+            self.selection_detail == SelectionDetail::All || matches!(kind, SelectionEventKind::Waiting { .. });
         // Nothing is selected for an operation that keeps to its server (PIN-1).
         let is_selection = !matches!(criteria.selector, ServerSelector::Pinned(_));
         if is_wanted && is_selection && self.phase != Phase::Unmonitored {

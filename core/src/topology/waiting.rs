@@ -161,6 +161,28 @@ impl SelectionId {
 pub(super) struct Origins(Vec<Option<(CheckOutId, Waiter)>>);
 
 impl Origins {
+    /// A check-out begins to wait. What it wants is copied only where the entry that is used again wants something else.
+    #[inline]
+    pub(super) fn begin(
+        &mut self,
+        check_out: CheckOutId,
+        criteria: &Criteria,
+        request: CheckOutRequest,
+        arrived_at: Instant,
+        limit: Instant,
+    ) {
+        match self.0.get_mut(check_out.index()) {
+            Some(Some((own, waiter))) if waiter.criteria == *criteria => {
+                *own = check_out;
+                (waiter.request, waiter.arrived_at, waiter.limit, waiter.is_told) = (request, arrived_at, limit, false);
+            }
+            _ => {
+                let criteria = criteria.clone();
+                self.note(check_out, Waiter { criteria, request, arrived_at, limit, is_told: false });
+            }
+        }
+    }
+
     /// A check-out waits.
     pub(super) fn note(&mut self, check_out: CheckOutId, waiter: Waiter) {
         let index = check_out.index();

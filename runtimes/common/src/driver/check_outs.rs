@@ -276,7 +276,7 @@ impl<A> Waiters<A> {
     }
 
     /// Answers the waiter of `check_out`; returns the task to wake, or the answer if no waiter is left.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn answer(&mut self, check_out: CheckOut, answer: A) -> Result<Waker, A> {
         let place = self.place_of(check_out).and_then(|place| self.places.get_mut(place));
         let Some(place) = place else { return Err(answer) };
@@ -287,6 +287,7 @@ impl<A> Waiters<A> {
     }
 
     /// The place of the waiter of `check_out`, which waits for something else from now on, or for nothing.
+    #[inline(always)]
     fn place_of(&mut self, check_out: CheckOut) -> Option<usize> {
         if let Some(place) = self.beginning.filter(|&place| self.check_out_at(place) == Some(check_out)) {
             return Some(place);

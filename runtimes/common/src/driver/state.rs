@@ -206,6 +206,7 @@ impl<R: Runtime> State<R> {
     }
 
     /// Answers a check-out that waits.
+    #[inline]
     fn answer(&mut self, now: Instant, check_out: CheckOut, answer: Answer<R::Stream>, work: &mut Work<R>) {
         match self.waiters.answer(check_out, answer) {
             Ok(waker) => work.wake(waker),
@@ -324,6 +325,7 @@ impl<R: Runtime> State<R> {
     }
 
     /// Hands over what a check-in delivered. A connection whose check-in was refused is closed.
+    #[inline]
     pub(crate) fn follow_check_in(&mut self, now: Instant, checked_in: CheckInResult<R::Stream>, work: &mut Work<R>) {
         match checked_in {
             Ok(CheckedIn::Done) => {}
