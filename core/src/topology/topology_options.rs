@@ -92,8 +92,8 @@ pub enum MinPoolSizePolicy {
     MatchPrimaryNode,
     /// As many as the busiest pool has in use, or needs for those that wait.
     MatchBusiestNode,
-    /// As [`MatchPrimaryNode`](Self::MatchPrimaryNode) in a replica set, and as
-    /// [`MatchBusiestNode`](Self::MatchBusiestNode) in front of several mongos.
+    /// In a replica set as many as the primary's pool has; in front of several mongos as many as the busiest pool has in use, or needs for
+    /// those that wait.
     Automatic,
 }
 
