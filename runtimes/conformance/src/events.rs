@@ -199,13 +199,19 @@ pub fn what_a_handler_causes_is_told_though_the_runtime_ends<H: Harness>() {
 pub fn a_subscription_says_what_it_lost<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        let client = client::<H>(&server, "").await;
-        drop(client.check_out().await.unwrap());
-        let mut events = client.subscribe(3);
-        let mut all = client.subscribe(6);
+        // A pool has no monitor, whose events would come between.
+        let pool = Pool::<H::Runtime>::builder(options(&server, "")).build().await.unwrap();
+        let mut first = pool.subscribe(100);
+        pool.ready();
+        drop(pool.check_out().await.unwrap());
+        // A task may still be delivering the events of the first check-out.
+        wait_for(&mut first, "ConnectionCheckedIn").await;
+        let mut events = pool.subscribe(3);
+        // A later subscription gets each event after the earlier one.
+        let mut all = pool.subscribe(6);
 
-        drop(client.check_out().await.unwrap());
-        drop(client.check_out().await.unwrap());
+        drop(pool.check_out().await.unwrap());
+        drop(pool.check_out().await.unwrap());
         for _ in 0..6 {
             all.next().await.unwrap();
         }
