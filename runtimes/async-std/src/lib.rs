@@ -78,6 +78,10 @@ type Unix = TcpStream;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsyncStd;
 
+/// Compiles the driver here, and not in each program.
+#[cfg(all(debug_assertions, not(test)))]
+static _INSTANCE: cmap_runtime::instance::Life = cmap_runtime::instance::live::<AsyncStd>;
+
 impl Runtime for AsyncStd {
     const NAME: &'static str = "async-std";
 

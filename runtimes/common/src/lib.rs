@@ -47,6 +47,8 @@ mod establish;
 pub mod events;
 pub mod exports;
 #[doc(hidden)]
+pub mod instance;
+#[doc(hidden)]
 pub mod internals;
 mod names;
 mod operation;

@@ -143,6 +143,8 @@ fn run<H: Harness>(case: impl Future<Output = ()>) {
 /// Runs a part of a case, whose runtime may end before the case does.
 fn bounded<H: Harness, T>(part: impl Future<Output = T>) -> T {
     let _watch = Watch::start();
+    // Boxed, so that the runtime's executor is compiled once, and not for each case.
+    let part: Pin<Box<dyn Future<Output = T> + '_>> = Box::pin(part);
     H::block_on(within::<H, _>(LIMIT, part))
 }
 
@@ -151,6 +153,7 @@ fn run_alone<H: Harness>(case: impl Future<Output = ()>) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let _watch = Watch::start();
+    let case: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(case);
     H::block_on(within::<H, _>(Duration::from_secs(60), case));
 }
 

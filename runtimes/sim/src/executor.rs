@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -71,13 +71,16 @@ enum Runnable {
     Task(Arc<Task>),
 }
 
+/// What a task does.
+pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 struct Task {
     name: &'static str,
     place: usize,
     executor: Weak<Executor>,
     is_queued: AtomicBool,
     /// `None` while it is polled, and after its end.
-    work: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    work: Mutex<Option<Work>>,
 }
 
 /// The future that a run is for.
@@ -106,8 +109,8 @@ impl Executor {
         self.state().now
     }
 
-    /// Runs `work` in the background. After the end it is dropped.
-    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(self: &Arc<Self>, work: F) {
+    /// Runs `work`, whose type has this name, in the background. After the end it is dropped.
+    pub(crate) fn spawn(self: &Arc<Self>, name: &'static str, work: Work) {
         // Dropped without the lock.
         let refused = {
             let mut state = self.state();
@@ -116,11 +119,11 @@ impl Executor {
             } else {
                 let entry = state.tasks.vacant_entry();
                 let task = Arc::new(Task {
-                    name: std::any::type_name::<F>(),
+                    name,
                     place: entry.key(),
                     executor: Arc::downgrade(self),
                     is_queued: AtomicBool::new(true),
-                    work: Mutex::new(Some(Box::pin(work))),
+                    work: Mutex::new(Some(work)),
                 });
                 entry.insert(Arc::clone(&task));
                 state.ready.push(Runnable::Task(task));
@@ -158,8 +161,7 @@ impl Executor {
     ///
     /// # Errors
     /// It can not end: every task waits, or some never does.
-    pub(crate) fn run<T>(self: &Arc<Self>, main: impl Future<Output = T>) -> Result<T, Stuck> {
-        let mut main = pin!(main);
+    pub(crate) fn run<T>(self: &Arc<Self>, mut main: Pin<&mut dyn Future<Output = T>>) -> Result<T, Stuck> {
         let main_task = Arc::new(MainTask { executor: Arc::downgrade(self), is_queued: AtomicBool::new(false) });
         let waker = Waker::from(Arc::clone(&main_task));
         waker.wake_by_ref();
@@ -260,7 +262,7 @@ impl Executor {
 }
 
 impl Task {
-    fn work(&self) -> MutexGuard<'_, Option<Pin<Box<dyn Future<Output = ()> + Send>>>> {
+    fn work(&self) -> MutexGuard<'_, Option<Work>> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -104,6 +104,10 @@ impl Drop for Entered {
     }
 }
 
+/// Compiles the driver here, and not in each program.
+#[cfg(all(debug_assertions, not(test)))]
+static _INSTANCE: cmap_runtime::instance::Life = cmap_runtime::instance::live::<SimRuntime>;
+
 impl Runtime for SimRuntime {
     const NAME: &'static str = "sim";
 
@@ -127,7 +131,7 @@ impl Runtime for SimRuntime {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.world.executor.spawn(task);
+        self.world.executor.spawn(std::any::type_name_of_val(&task), Box::pin(task));
     }
 
     /// The job is a task like others, which takes no time.

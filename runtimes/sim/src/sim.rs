@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,7 +120,7 @@ impl Sim {
     /// It cannot end: every task waits for another one, or tasks run on and on while time stands still.
     pub fn try_run<T>(&self, main: impl Future<Output = T>) -> Result<T, Stuck> {
         let _entered = self.runtime.enter();
-        self.runtime.world().executor.run(main)
+        self.runtime.world().executor.run(pin!(main))
     }
 
     /// Runs `task` next to the application.

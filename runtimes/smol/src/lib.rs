@@ -77,6 +77,10 @@ type Unix = TcpStream;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Smol;
 
+/// Compiles the driver here, and not in each program.
+#[cfg(all(debug_assertions, not(test)))]
+static _INSTANCE: cmap_runtime::instance::Life = cmap_runtime::instance::live::<Smol>;
+
 impl Runtime for Smol {
     const NAME: &'static str = "smol";
 

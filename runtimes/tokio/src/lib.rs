@@ -87,6 +87,10 @@ impl Tokio {
     }
 }
 
+/// Compiles the driver here, and not in each program.
+#[cfg(all(debug_assertions, not(test)))]
+static _INSTANCE: cmap_runtime::instance::Life = cmap_runtime::instance::live::<Tokio>;
+
 impl Runtime for Tokio {
     const NAME: &'static str = "tokio";
 
