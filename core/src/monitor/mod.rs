@@ -20,7 +20,7 @@
 //!
 //! The monitor keeps its own time limits, connectTimeoutMS for connecting and for each reply, and never timeoutMS (CSOT-14).
 //!
-//! The machine itself needs the features `wire` and `auth`; its descriptions and events do not.
+//! The machine itself needs the feature `wire`; its descriptions and events do not.
 
 mod description;
 mod event;

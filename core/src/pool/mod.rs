@@ -101,8 +101,8 @@ pub use crate::service_id::{ParseServiceIdError, ServiceId};
 /// `C` is what an established connection owns: a socket and its protocol machine, or `()` in replay and simulation.
 ///
 /// **The driving rule.** Call any method; then drain [`poll_output`](Self::poll_output) until it returns `None`; then ask
-/// [`poll_timeout`](Self::poll_timeout) when to come back. Every call is legal in every state; the table above says what
-/// it does. Every call takes `now`; a `now` before the latest one seen is read as that one.
+/// [`poll_timeout`](Self::poll_timeout) when to come back. Every call is legal in every state; [the module's table](self)
+/// says what it does. Every call takes `now`; a `now` before the latest one seen is read as that one.
 ///
 /// Cloning and serialising a pool copies its whole state: a copy given the same calls has the same outputs.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -25,7 +25,7 @@
 //! | file | content |
 //! |---|---|
 //! | `agent`, `application` | the two sides of one socket |
-//! | `tunnels` | an application's parked sockets, and who is turned away |
+//! | `idle_tunnels` | an application's parked sockets, and who is turned away |
 //! | `message` | messages, and their bytes |
 //! | `member_name` | which names of members an application takes |
 //! | `inbox` | bytes as they come, cut into messages |

@@ -6,17 +6,16 @@
 //!
 //! | room | content |
 //! |---|---|
-//! | `client` | what applications hold: the client, or the pool of one server alone; the builder of both, and warnings about options |
-//! | `operation`, `session`, `cursor`, `batch` | a command with retries on whichever server suits; logical sessions; the documents of a reply, and those that follow; writes of any number |
+//! | `client`, `operation`, `session`, `cursor`, `batch` | what applications hold: the client, or the pool of one server alone, and the builder of both; a command with retries on whichever server suits; logical sessions; the documents of a reply, and those that follow; writes of any number |
 //! | `connection` | the future of a check-out; the connection in use, its commands and their events |
 //! | `driver`, `recording` | the servers of a client: the machine under its mutex, driven where calls are made; its timer; the monitors; what is recorded of it |
 //! | `establish` | from an address to a usable connection: resolve, connect, derive keys, fetch access tokens |
 //! | `reverse` | connections that the database's side opens: a listener for agents, and the dialer that takes their sockets |
 //! | `names` | who is asked for names; the servers of a `mongodb+srv` connection string; a socket to one of a [host]'s addresses |
-//! | `socket` | one connection's stream and buffers, and what aborts its work |
 //! | [`events`], `spans` | events to handlers, streams and log records; spans of calls, commands and transactions |
-//! | `error`, `document` | the errors; commands from values, and replies that become values |
-//! | `time` | the clock, and the limits of calls and commands |
+//! | `socket` | one connection's stream and buffers, and what aborts its work |
+//! | `error`, `time` | the errors; the clock, and the limits of calls and commands |
+//! | `document` | commands from values, and replies that become values |
 //! | `watch` | who holds connections, and who waits |
 //! | `tls` | TLS through rustls, the same on every runtime |
 //! | [`runtime`], `dns` | the interface of a runtime; how its tasks and threads meet; the system's name servers |

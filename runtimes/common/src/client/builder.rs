@@ -437,7 +437,7 @@ impl<R: Runtime, T> Builder<R, T> {
                 .then(|| Arc::new(Labels::new("(other labels)"))),
             leak_detection_threshold,
             // CSOT-1: zero sets no limit.
-            check_out_limit: without_zero(options.timeout),
+            check_out_limit: without_zero(options.timeout).into(),
             server_filter: server_filter.filter(|_| monitored == Monitored::ByClient),
             options: Mutex::new(Arc::new(connection_options)),
             identities: Mutex::default(),

@@ -58,7 +58,7 @@ impl<'a, R: Runtime> CheckOut<'a, R> {
     #[inline]
     #[track_caller]
     pub(crate) fn new(driver: &'a Arc<Driver<R>>) -> Self {
-        Self::within(driver, driver.settings.check_out_limit.map_or(Limit::None, Limit::Within)).by_caller()
+        Self::within(driver, driver.settings.check_out_limit).by_caller()
     }
 
     #[inline]

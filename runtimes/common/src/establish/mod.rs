@@ -90,8 +90,8 @@ pub(crate) struct Settings<R: Runtime> {
     pub(crate) labels: Option<Arc<Labels>>,
     /// How long a use may last before it is reported.
     pub(crate) leak_detection_threshold: Option<Duration>,
-    /// The longest wait of a check-out for which its caller sets none.
-    pub(crate) check_out_limit: Option<Duration>,
+    /// How long a check-out may wait for which its caller sets no limit.
+    pub(crate) check_out_limit: crate::time::Limit,
     /// The user's choice among suitable servers.
     pub(crate) server_filter: Option<ServerFilter>,
     /// The way to the servers.

@@ -198,9 +198,9 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         self
     }
 
-    /// Limits the time of the whole, retries and pauses included, instead of by timeoutMS. While it lasts the operation is tried
-    /// again as often as the rules allow; with `None`, once (RTY-1). `Duration::MAX` sets no end, and no limit to the number of
-    /// attempts.
+    /// Limits the time of the whole, retries and pauses included, instead of by timeoutMS. Within a limit the operation is repeated as
+    /// often as its time and the rules allow. Without one (`None`) it is repeated once (RTY-1). `Duration::MAX` sets no end, and no limit
+    /// to the number of attempts.
     pub fn within(mut self, limit: impl Into<Limit>) -> Self {
         self.limit = Some(limit.into());
         self
@@ -234,7 +234,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         self.tag
     }
 
-    /// Runs it once, unless an overloaded server refuses it (BP-9).
+    /// Does not repeat it after errors. Refusals by an overloaded server are repeated as ever (BP-9).
     pub fn once(mut self) -> Self {
         self.is_once = true;
         self

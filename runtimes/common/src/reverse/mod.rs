@@ -26,7 +26,7 @@
 //! | `greeting`, `conversation` | the task of each socket until it is a connection |
 //! | `certificates` | the listener's TLS, and agents' certificates |
 //! | `shared`, `orders`, `hand_over` | the lot under its mutex; what the tasks tell each other |
-//! | `dial`, `stream` | the dialer of clients; a connection over a socket of an agent |
+//! | `dial` | the dialer of clients |
 
 mod accepting;
 mod certificates;
