@@ -69,23 +69,15 @@ impl<R: Runtime> Driver<R> {
             return Begun::Answered(Err(RuntimeGone.into()));
         }
         match state.machine.check_out(now, criteria, request) {
-            // The delivery names its check-out, which need not be carried along with it.
-            (_, Some(delivery)) => {
-                let check_out = CheckOut::Started(delivery.check_out);
+            (_, Some(delivery)) if state.machine.is_drained() && state.watch.is_none() => Begun::Answered(Ok(delivery)),
+            (check_out, delivery) => {
                 state.note(now, check_out, tag);
-                if state.machine.is_drained() && state.timer_comes_before(state.next_look()) {
-                    return Begun::Answered(Ok(delivery));
-                }
-                self.follow_check_out(state, now, check_out, Some(delivery), cx)
-            }
-            (check_out, None) => {
-                state.note(now, check_out, tag);
-                self.follow_check_out(state, now, check_out, None, cx)
+                self.follow_check_out(state, now, check_out, delivery, cx)
             }
         }
     }
 
-    /// What follows a check-out that waits, fails, has a connection created, has an event for listeners, or has to be looked at.
+    /// What follows a check-out that waits, fails, has a connection created, has an event for listeners, or is noted.
     #[inline(never)]
     fn follow_check_out(
         self: &Arc<Self>,
@@ -97,7 +89,9 @@ impl<R: Runtime> Driver<R> {
     ) -> Begun<R::Stream> {
         let mut work = Work::none();
         let begun = if let Some(delivery) = delivery {
-            state.drain(now, &mut work);
+            if !state.machine.is_drained() || !state.timer_comes_before(state.next_look()) {
+                state.drain(now, &mut work);
+            }
             Begun::Answered(Ok(delivery))
         } else if state.machine.is_drained() {
             // No timeout but this can have become an earlier one.

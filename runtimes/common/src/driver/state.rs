@@ -337,15 +337,8 @@ impl<R: Runtime> State<R> {
     }
 
     /// Notes who has begun a check-out, where holders are watched.
-    #[inline(always)]
-    pub(super) fn note(&mut self, now: Instant, check_out: CheckOut, tag: Tag) {
-        if self.watch.is_some() {
-            self.note_watched(now, check_out, tag);
-        }
-    }
-
     #[inline(never)]
-    fn note_watched(&mut self, now: Instant, check_out: CheckOut, tag: Tag) {
+    pub(super) fn note(&mut self, now: Instant, check_out: CheckOut, tag: Tag) {
         let Some(watch) = &mut self.watch else { return };
         watch.note(check_out, tag);
         if let Some(uses) = &mut watch.uses {
