@@ -208,8 +208,8 @@ impl Output {
                 }
             }
             Action::Check { connection } => {
-                // A connection that was closed since is not asked about.
-                let socket = state.machine.socket(connection).copied().unwrap_or_default();
+                // A connection that was closed since has no socket to look at.
+                let Some(&mut socket) = state.machine.socket(connection) else { return Self::nothing() };
                 Self { socket, ..Self::at(CMAP_CHECK, connection) }
             }
             Action::Refresh { connection, socket, timeout } => {

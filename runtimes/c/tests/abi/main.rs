@@ -1,4 +1,5 @@
-//! The functions of the header, called from Rust, in virtual time: each mistake, the official files, recordings, and random scripts.
+//! The functions of the header, called from Rust, in virtual time: each mistake, outputs, the official files, recordings,
+//! and random scripts.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -11,6 +12,7 @@
 
 mod misuse;
 mod official;
+mod outputs;
 mod pool;
 mod recording;
 mod scripts;

@@ -5,22 +5,18 @@ use core::{mem, ptr};
 
 use cmap::*;
 
-use crate::pool::{AbiPool, Seen, blank, size};
+use crate::pool::{AbiPool, blank, size};
 
 /// A pool with a connection in use.
 fn in_use(now: u64) -> (AbiPool, CheckOut, Connection) {
     let pool = AbiPool::new("", now).unwrap();
     pool.ready(now).unwrap();
     let (check_out, _) = pool.check_out(now, None, None);
-    let connection = drain(&pool).into_iter().find(|output| output.kind == CMAP_CONNECT).unwrap().connection;
+    let connection = pool.drain().into_iter().find(|output| output.kind == CMAP_CONNECT).unwrap().connection;
     pool.established(now, connection, 7).unwrap();
-    let delivered = drain(&pool).into_iter().find(|output| output.kind == CMAP_DELIVER).unwrap();
+    let delivered = pool.drain().into_iter().find(|output| output.kind == CMAP_DELIVER).unwrap();
     assert_eq!((delivered.check_out, delivered.connection, delivered.socket), (check_out, connection, 7));
     (pool, check_out, connection)
-}
-
-fn drain(pool: &AbiPool) -> Vec<Seen> {
-    core::iter::from_fn(|| Some(pool.poll()).filter(|output| *output != Seen::NOTHING)).collect()
 }
 
 /// Makes the call, and asserts that it changes nothing.
@@ -148,7 +144,7 @@ fn each_report_of_what_is_not_under_way_has_its_own_number() {
     let balanced = AbiPool::new("{\"loadBalanced\": true}", 0).unwrap();
     balanced.ready(0).unwrap();
     balanced.check_out(0, None, None);
-    let pending = drain(&balanced).into_iter().find(|output| output.kind == CMAP_CONNECT).unwrap().connection;
+    let pending = balanced.drain().into_iter().find(|output| output.kind == CMAP_CONNECT).unwrap().connection;
     assert_eq!(balanced.clear(0, None, false, "why"), Err(CMAP_ERROR_CLEAR_WITHOUT_SERVICE));
     assert_eq!(balanced.established(0, pending, 7), Err(CMAP_ERROR_SERVICE_UNKNOWN));
     balanced.hello(0, pending, [1; 12]).unwrap();

@@ -288,6 +288,11 @@ impl AbiPool {
         Seen::of(&output)
     }
 
+    /// The outputs that are left.
+    pub(crate) fn drain(&self) -> Vec<Seen> {
+        core::iter::from_fn(|| Some(self.poll()).filter(|output| *output != Seen::NOTHING)).collect()
+    }
+
     /// When to come back, and why.
     pub(crate) fn poll_timeout(&self) -> (u64, u32) {
         let (mut at, mut reason) = (0, 0);

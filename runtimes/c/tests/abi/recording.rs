@@ -4,13 +4,9 @@ use cmap::*;
 use cmap_core::time::Instant;
 use cmap_core::trace::{Limit, Question, Replay, Trace, explain};
 
-use crate::pool::{AbiPool, Seen};
+use crate::pool::AbiPool;
 
 const MILLISECOND: u64 = 1_000_000;
-
-fn drain(pool: &AbiPool) -> Vec<Seen> {
-    core::iter::from_fn(|| Some(pool.poll()).filter(|output| *output != Seen::NOTHING)).collect()
-}
 
 /// One caller keeps the only connection, and another one waits for it in vain.
 fn incident() -> Vec<u8> {
@@ -19,14 +15,14 @@ fn incident() -> Vec<u8> {
     pool.ready(MILLISECOND).unwrap();
     let (leaked, _) = pool.check_out(MILLISECOND, None, None);
     pool.note_holder(leaked, "nightly export");
-    let connection = drain(&pool).into_iter().find(|output| output.kind == CMAP_CONNECT).unwrap().connection;
+    let connection = pool.drain().into_iter().find(|output| output.kind == CMAP_CONNECT).unwrap().connection;
     pool.established(2 * MILLISECOND, connection, 7).unwrap();
-    drain(&pool);
+    pool.drain();
     let (waiting, _) = pool.check_out(3 * MILLISECOND, None, None);
     pool.note_holder(waiting, "web");
-    drain(&pool);
+    pool.drain();
     pool.handle_timeout(53 * MILLISECOND).unwrap();
-    let failed = drain(&pool).into_iter().find(|output| output.kind == CMAP_FAIL).unwrap();
+    let failed = pool.drain().into_iter().find(|output| output.kind == CMAP_FAIL).unwrap();
     assert_eq!((failed.check_out, failed.reason), (waiting, CMAP_FAILED_WAIT_QUEUE_TIMEOUT));
     pool.recording("a check-out failed").unwrap()
 }

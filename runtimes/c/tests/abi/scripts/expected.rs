@@ -25,8 +25,8 @@ fn of_action(action: &Action<u64>, pool: &mut Pool<u64>) -> Seen {
             Seen { check_out: origin, ..at(1, *connection) }
         }
         Action::Check { connection } => {
-            let socket = pool.socket(*connection).copied().unwrap_or_default();
-            Seen { socket, ..at(2, *connection) }
+            // Nothing is told of a connection that was closed meanwhile.
+            pool.socket(*connection).map_or(Seen::NOTHING, |socket| Seen { socket: *socket, ..at(2, *connection) })
         }
         Action::Refresh { connection, socket, timeout } => {
             Seen { socket: *socket, nanos: timeout.as_nanos() as u64, ..at(3, *connection) }
