@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import json
 import os
 import subprocess
@@ -13,13 +14,15 @@ import unittest
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import pymongo
 from pymongo import monitoring
 from pymongo.errors import AutoReconnect, WaitQueueTimeoutError
+from pymongo.pool_shared import PoolState
 
 import cmap.pymongo
-from cmap.pymongo.shared import Adapter
+from cmap.pymongo.shared import Adapter, Establishment
 from tests.server import Server, program
 
 cmap.pymongo.install()
@@ -324,6 +327,23 @@ class TestSynchronous(TestWithServer):
         self.assertTrue(conn.closed)
         self.assertEqual((pool.active_sockets, pool.operation_count, len(pool.conns)), (0, 0, 0))
         client.admin.command("ping")
+
+
+class TestMaintenance(unittest.TestCase):
+    def test_work_that_another_thread_takes_meanwhile_is_left_to_it(self) -> None:
+        pool = Mock(state=PoolState.READY, _to_connect=collections.deque())
+
+        class TakenWhenLookedAt:
+            @property
+            def recorder(self) -> None:
+                pool._to_connect.popleft()
+
+        pool._to_connect.extend([TakenWhenLookedAt(), TakenWhenLookedAt()])
+        self.assertIsNone(Adapter._maintain(pool))
+
+        pool._to_connect.append(left := Establishment(cmap.Output()))
+        self.assertIs(Adapter._maintain(pool), left)
+        self.assertFalse(pool._to_connect)
 
 
 class TestLoadBalanced(unittest.TestCase):

@@ -11,6 +11,7 @@ their like are pymongo's names, which the rest of pymongo and its tests read.
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -86,7 +87,8 @@ class EstablishFailure:
     generation: int
 
 
-@dataclass
+# Each is equal to itself alone: a deque finds it without running code of Python, in which another thread would get its turn.
+@dataclass(eq=False)
 class Establishment:
     """A connection to establish: the machine's output, and what is known of the check-out that caused it."""
 
@@ -334,10 +336,12 @@ class Adapter:
         self._observe()
         self._machine.handle_timeout(now())
         self._drain()
-        for work in self._to_connect:
+        # Whoever leaves the pool takes work without the lock.
+        for work in self._to_connect.copy():
             if work.recorder is None:
-                self._to_connect.remove(work)
-                return work
+                with contextlib.suppress(ValueError):
+                    self._to_connect.remove(work)
+                    return work
         return None
 
     def _raise_unheard(self) -> None:
