@@ -408,7 +408,7 @@ extern "C" {
 
 // Asks for a connection. `*check_out` is the check-out; `*delivery` is CMAP_DELIVER if it was served at once, otherwise CMAP_NOTHING:
 // then CMAP_DELIVER or CMAP_FAIL comes among the outputs, exactly one of them, unless the check-out is given up. The delivery
-// comes there, too, if outputs were left when this was called.
+// comes there, too, if outputs were left when this was called. `check_out` may be that of `delivery`.
 //
 // `deadline` is the caller's own limit, whatever waitQueueTimeoutMS says, or CMAP_NEVER. `affinity` is the key whose connection
 // is wanted (option affinity), or NULL.

@@ -13,7 +13,7 @@ use crate::pool::{Pool, call, unexpected};
 
 /// Asks for a connection. `*check_out` is the check-out; `*delivery` is CMAP_DELIVER if it was served at once, otherwise CMAP_NOTHING:
 /// then CMAP_DELIVER or CMAP_FAIL comes among the outputs, exactly one of them, unless the check-out is given up. The delivery
-/// comes there, too, if outputs were left when this was called.
+/// comes there, too, if outputs were left when this was called. `check_out` may be that of `delivery`.
 ///
 /// `deadline` is the caller's own limit, whatever waitQueueTimeoutMS says, or CMAP_NEVER. `affinity` is the key whose connection
 /// is wanted (option affinity), or NULL.
@@ -36,8 +36,9 @@ pub unsafe extern "C" fn cmap_pool_check_out(
             request.affinity = read(affinity, "affinity").ok().map(AffinityKey);
             let (begun, delivered) = state.machine.check_out(Instant::from_nanos(now), Criteria::WRITABLE, request);
             let Started::Started(begun) = begun else { return Err(unexpected()) };
-            check_out.set(begun.into());
+            // In this order: `check_out` may be that of the output.
             delivery.set(Output::delivered(delivered));
+            check_out.set(begun.into());
             Ok(())
         })
     }

@@ -40,7 +40,7 @@ impl Seen {
         text: String::new(),
     };
 
-    fn of(output: &Output) -> Self {
+    pub(crate) fn of(output: &Output) -> Self {
         assert_eq!((output.size, output.server), (size(), 0));
         Self {
             kind: output.kind,
