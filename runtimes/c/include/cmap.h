@@ -605,6 +605,7 @@ int32_t cmap_pool_snapshot(struct cmap_pool *pool,
 int32_t cmap_pool_record_durations(struct cmap_pool *pool, uint32_t on);
 
 // Records the calls of the pool from now on, the latest in as many bytes, or in a mebibyte with 0; forgets what was recorded before.
+// More than a gibibyte is refused: CMAP_ERROR_RANGE.
 int32_t cmap_pool_start_recording(struct cmap_pool *pool,
                                   uint64_t bytes);
 

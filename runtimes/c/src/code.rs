@@ -2,6 +2,7 @@
 //!
 //! A number is never used for something else, also in a later ABI.
 
+use core::fmt::Display;
 use std::borrow::Cow;
 
 use cmap_core::options::PoolOptionsError;
@@ -72,7 +73,7 @@ impl Failure {
     }
 
     /// The number of this argument is unknown.
-    pub(crate) fn range(argument: &'static str, value: u32) -> Self {
+    pub(crate) fn range(argument: &'static str, value: impl Display) -> Self {
         Self::new(CMAP_ERROR_RANGE, format!("{argument} is {value}, which it cannot be"))
     }
 }

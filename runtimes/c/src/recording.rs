@@ -10,16 +10,23 @@ use crate::ids::CheckOut;
 use crate::memory::{Out, read, text};
 use crate::pool::{Pool, call};
 
+/// Most bytes that a recording may take. They are reserved by quarters, and a program that has too few is aborted.
+const MOST_BYTES: u64 = 1 << 30;
+
 /// Most texts of holders that are kept; further ones are not noted.
 const MOST_HOLDERS: usize = 4096;
 
 /// Records the calls of the pool from now on, the latest in as many bytes, or in a mebibyte with 0; forgets what was recorded before.
+/// More than a gibibyte is refused: CMAP_ERROR_RANGE.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmap_pool_start_recording(pool: *mut Pool, bytes: u64) -> i32 {
     // SAFETY: the pool is as the header asks.
     unsafe {
         call(pool, |state| {
             let mut options = RecorderOptions::default();
+            if bytes > MOST_BYTES {
+                return Err(Failure::range("bytes", bytes));
+            }
             if bytes > 0 {
                 options.bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             }

@@ -280,7 +280,7 @@ class Pool:
     # Recordings.
 
     def start_recording(self, size: int = 0) -> None:
-        """Records the calls from now on: the latest, in so many bytes, or in a mebibyte with 0."""
+        """Records the calls from now on: the latest, in so many bytes, a gibibyte at most, or in a mebibyte with 0."""
         self._expect(LIBRARY.cmap_pool_start_recording(self._pool, size))
 
     def stop_recording(self) -> None:

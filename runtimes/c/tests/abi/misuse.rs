@@ -221,6 +221,20 @@ fn a_number_that_an_argument_cannot_have_is_refused() {
 }
 
 #[test]
+fn a_recording_that_memory_cannot_hold_is_refused_and_the_one_before_goes_on() {
+    let pool = AbiPool::new("", 0).unwrap();
+    pool.start_recording();
+
+    for bytes in [(1 << 30) + 1, u64::MAX] {
+        // SAFETY: the pool is not freed yet.
+        assert_eq!(unsafe { cmap_pool_start_recording(pool.0, bytes) }, CMAP_ERROR_RANGE);
+        assert_eq!(pool.problem(), format!("bytes is {bytes}, which it cannot be"));
+    }
+
+    assert!(pool.recording("why").is_ok());
+}
+
+#[test]
 fn nothing_is_recorded_unless_it_is_asked_for() {
     let pool = AbiPool::new("", 0).unwrap();
     assert_eq!(pool.recording("why"), Err(CMAP_ERROR_NOT_RECORDING));
