@@ -523,7 +523,9 @@ uint32_t cmap_version_number(void);
 //
 // `address` is `host:port`, `[ipv6]:port` or the path of a Unix socket that ends in `.sock`. `options` are a JSON object, or
 // nothing: the connection string's names maxPoolSize, minPoolSize, maxIdleTimeMS, maxConnecting, waitQueueTimeoutMS and
-// loadBalanced, and this library's own, which the README lists. A name that is unknown is an error.
+// loadBalanced, and this library's own, which the README lists. A name that is unknown is an error. Two pools of one address with the
+// same `now` need different options poolNumber: otherwise neither notices connections of the other, and CMAP_ERROR_FOREIGN_CONNECTION
+// does not come.
 //
 // `*pool` is for cmap_pool_free. It is written only if the result is CMAP_OK. Otherwise `problem`, if it is not NULL, is filled with
 // the text that says why, cut to `problem_size` bytes, of which the last is a zero.
