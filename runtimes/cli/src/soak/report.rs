@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::adapter_process::Ended;
 use super::args::{Adapter, Plan, Server};
@@ -235,9 +235,20 @@ pub(super) fn json(plan: &Plan, columns: &[Column], out: &mut dyn Write) -> io::
         let findings = findings(&ended.run, &ended.samples).iter().map(ToString::to_string).collect::<Vec<_>>();
         json!({ "adapter": adapter.name(), "findings": findings, "run": ended.run })
     };
-    let results = json!({ "plan": plan, "adapters": columns.iter().map(of).collect::<Vec<_>>() });
+    let results =
+        json!({ "plan": without_connection_string(plan), "adapters": columns.iter().map(of).collect::<Vec<_>>() });
     serde_json::to_writer_pretty(&mut *out, &results)?;
     writeln!(out)
+}
+
+/// The plan as it may be shown: a connection string may have a password in it.
+fn without_connection_string(plan: &Plan) -> Value {
+    let Plan { seed, duration, tasks, server } = plan;
+    let server = match server {
+        Server::Own { .. } => json!(server),
+        Server::Named { uri: _ } => json!("named"),
+    };
+    json!({ "seed": seed, "duration": duration, "tasks": tasks, "server": server })
 }
 
 /// The last line of the table that is shown while the soak goes on.
@@ -299,6 +310,23 @@ mod tests {
         assert_eq!(cells, ["smol", "3", "s", "4000", "1500", "9", "150", "10", "20480", "210"]);
         assert!(row.len() == HEADER.len() && row.len() <= 80, "{row}");
         assert!(second.ends_with("#####...............  25 %, 0 min 9 s left\n"), "{second}");
+    }
+
+    #[test]
+    fn json_has_the_plan_without_a_connection_string() {
+        let named = Server::Named { uri: "mongodb://app:hunter2@db.example/".to_owned() };
+        let own = Server::Own { restart_every: None, max_pool_size: 3 };
+        let [named, own] = [named, own].map(|server| {
+            let plan = Plan { seed: 1, duration: Duration::from_secs(2), tasks: 5, server };
+            let mut out = Vec::new();
+            json(&plan, &[], &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        });
+
+        assert!(!named.contains("hunter2") && !named.contains("db.example"), "{named}");
+        let [named, own] = [named, own].map(|text| serde_json::from_str::<Value>(&text).unwrap()["plan"].take());
+        assert_eq!((&named["server"], &named["tasks"]), (&json!("named"), &json!(5)));
+        assert_eq!(own["server"], json!({ "own": { "restartEvery": null, "maxPoolSize": 3 } }));
     }
 
     #[test]
