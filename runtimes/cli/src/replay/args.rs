@@ -25,7 +25,7 @@ pub(crate) struct ReplayArgs {
     pub(crate) timeline: bool,
 
     /// Stop before the first call after this time: seconds since the client was made
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = ["explain", "json"])]
     pub(crate) until: Option<Duration>,
 
     /// Say why check-outs waited: `slowest`, `failures`, either with a number (`slowest:5`), or the number of the call that began one
@@ -42,19 +42,19 @@ pub(crate) struct ReplayArgs {
     pub(crate) json: bool,
 
     /// Write a copy in which hosts have other names, for those who must not know them
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json", "until"])]
     pub(crate) hash_hosts: Option<PathBuf>,
 
     /// Write what a sparse recorder would have kept of it: the waits and the counts, without the calls
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json", "hash_hosts"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json", "until", "hash_hosts"])]
     pub(crate) sparse: Option<PathBuf>,
 
     /// Draw the whole trace for Perfetto (ui.perfetto.dev): a file of TrackEvents
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json", "until"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json", "until", "hash_hosts", "sparse"])]
     pub(crate) perfetto: Option<PathBuf>,
 
     /// Draw the whole trace on a page that needs no network
-    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json", "until"])]
+    #[arg(long, value_name = "OUT", conflicts_with_all = ["explain", "timeline", "json", "until", "hash_hosts", "sparse"])]
     pub(crate) html: Option<PathBuf>,
 }
 

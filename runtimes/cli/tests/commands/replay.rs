@@ -244,6 +244,43 @@ fn what_needs_calls_is_refused_where_a_sparse_recorder_kept_none() {
 }
 
 #[test]
+fn options_of_which_one_would_have_no_effect_are_refused_and_nothing_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let [one, other] = ["one", "other"].map(|name| directory.path().join(name).to_str().unwrap().to_owned());
+    let refused = |options: &[&str]| {
+        let output = replay(&incidents().join("leak.trace"), options);
+
+        assert!(stderr(&output).contains("cannot be used with"), "{options:?}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{options:?}");
+    };
+
+    for second in ["--sparse", "--perfetto", "--html"] {
+        refused(&["--hash-hosts", &one, second, &other]);
+    }
+    for second in ["--perfetto", "--html"] {
+        refused(&["--sparse", &one, second, &other]);
+    }
+    for writer in ["--hash-hosts", "--sparse", "--perfetto", "--html"] {
+        refused(&["--until", "1", writer, &one]);
+    }
+    refused(&["--until", "1", "--explain", "slowest"]);
+    refused(&["--until", "1", "--json"]);
+}
+
+#[test]
+fn the_timeline_of_what_a_sparse_recorder_wrote_may_end_early() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = sparse("failover", directory.path());
+
+    let [whole, beginning] =
+        [&["--timeline"][..], &["--timeline", "--until", "0.5"]].map(|options| replay(&path, options));
+
+    assert_eq!(beginning.status.code(), Some(0), "{}", stderr(&beginning));
+    assert!(stdout(&whole).starts_with(stdout(&beginning)) && stdout(&whole) != stdout(&beginning));
+}
+
+#[test]
 fn a_copy_of_what_a_sparse_recorder_wrote_names_no_host() {
     let directory = tempfile::tempdir().unwrap();
     let path = sparse("failover", directory.path());
