@@ -161,6 +161,7 @@ impl Names {
 
     fn walk(&self, value: &mut Value, key: Option<&str>, digests: &BTreeMap<u64, u64>) {
         match value {
+            Value::String(text) if key.is_some_and(is_of_host) => *text = self.text(&folded(text)),
             Value::String(text) => *text = self.text(text),
             // A whole document, on which nothing depends: it names all members.
             Value::Array(bytes) if key == Some("reply") => *bytes = EMPTY_DOCUMENT.map(Value::from).to_vec(),
@@ -197,12 +198,19 @@ impl Names {
     }
 }
 
-/// Whether a text begins with a host's name. A name without a dot may be a word: then it is one only if a port follows, or if
-/// nothing does.
+/// Whether a text begins with a host's name, in any case. A name without a dot may be a word: then it is one only if a port follows, or
+/// if nothing does and the case is the same, since `Mongos` is a type of servers.
 fn stands_first(text: &str, name: &str) -> bool {
-    let Some(rest) = text.strip_prefix(name) else { return false };
+    let Some((start, rest)) = text.split_at_checked(name.len()) else { return false };
     let is_followed_by_port = rest.strip_prefix("]").unwrap_or(rest).starts_with(':');
-    if name.contains(['.', ':']) { !rest.starts_with(is_of_name) } else { rest.is_empty() || is_followed_by_port }
+    let is_at_end =
+        if name.contains(['.', ':']) { !rest.starts_with(is_of_name) } else { rest.is_empty() && start == name };
+    (is_at_end || is_followed_by_port) && folded(start) == name
+}
+
+/// A name as it is compared: in lower case, unless it is a path or has a zone, of which case is a part.
+fn folded(name: &str) -> String {
+    if name.ends_with(".sock") || name.contains('%') { name.to_owned() } else { name.to_ascii_lowercase() }
 }
 
 fn is_of_name(character: char) -> bool {
@@ -223,17 +231,18 @@ struct Found {
 }
 
 impl Found {
-    /// Collects the names of hosts, which are those in fields that hold hosts and the IP addresses in texts; and those of users.
+    /// Collects the names of hosts, which are those in fields that hold hosts, and in texts IP addresses and what stands before a port;
+    /// and those of users.
     fn collect(&mut self, value: &Value, key: Option<&str>) {
         match value {
             Value::String(text) if key.is_some_and(is_of_host) => {
                 let host = without_port(text).trim_end_matches('.');
                 if !host.is_empty() {
-                    self.hosts.insert(host.to_owned());
+                    self.hosts.insert(folded(host));
                 }
             }
             Value::String(text) => {
-                self.hosts.extend(addresses(text));
+                self.hosts.extend(addresses(text).chain(before_ports(text)).map(folded));
                 self.users.extend(user(text));
             }
             Value::Array(values) => values.iter().for_each(|value| self.collect(value, key)),
@@ -269,11 +278,19 @@ fn without_port(text: &str) -> &str {
 }
 
 /// The IP addresses that a text names.
-fn addresses(text: &str) -> impl Iterator<Item = String> + '_ {
+fn addresses(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|character: char| !(character.is_ascii_hexdigit() || ".:".contains(character)));
+    let hosts = words.map(|word| without_port(word.trim_end_matches(['.', ':'])));
+    hosts.filter(|host| host.parse::<IpAddr>().is_ok())
+}
+
+/// The names before ports in a text that a dot or a hyphen tells from words. One before a line and a column is a file's.
+fn before_ports(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|character: char| !(is_of_name(character) || "._:".contains(character)));
     words.filter_map(|word| {
-        let host = without_port(word.trim_end_matches(['.', ':']));
-        host.parse::<IpAddr>().is_ok().then(|| host.to_owned())
+        let (host, port) = word.trim_end_matches(['.', ':']).rsplit_once(':')?;
+        let is_name = host.contains(['.', '-']) && host.contains(|it: char| it.is_ascii_alphabetic());
+        (is_name && !host.contains(':') && port.parse::<u16>().is_ok()).then_some(host)
     })
 }
 
@@ -318,6 +335,51 @@ fn without_digests(mut value: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A text with the names that stand for the hosts of a client and for those that the text names itself.
+    fn told(hosts: &[&str], text: &str) -> String {
+        let mut found = Found::default();
+        found.collect(&serde_json::json!({ "hosts": hosts, "error": text }), None);
+        Names::new(&found).text(text)
+    }
+
+    #[test]
+    fn a_host_has_another_name_in_whichever_case_it_is_written() {
+        let told = told(&["db7.corp.example"], "no answer of DB7.Corp.example:27017, nor of db7.corp.example");
+
+        let (_, name) = told.rsplit_once(' ').unwrap();
+        assert_eq!(told, format!("no answer of {name}:27017, nor of {name}"));
+        assert!(!name.contains("corp"), "{name}");
+    }
+
+    #[test]
+    fn a_host_that_only_a_text_names_has_another_name_there() {
+        let text =
+            "Error connecting to shard1-0.internal:27018 (10.2.3.4:27018); rs0/My-Host:1,a_b.internal:27019: refused";
+
+        let told = told(&["router.example"], text);
+
+        for name in ["shard1", "internal", "10.2.3.4", "My-Host", "a_b"] {
+            assert!(!told.contains(name), "{name}: {told}");
+        }
+        assert!(told.starts_with("Error connecting to n") && told.ends_with(":27019: refused"), "{told}");
+    }
+
+    #[test]
+    fn words_types_and_places_in_sources_are_no_hosts() {
+        for text in ["Mongos", "server_error.rs:12:5", "code:91", "TLS 1.2:3", "at 2026-11-28T09:38:12"] {
+            assert_eq!(told(&["mongos", "router.example"], text), text);
+        }
+    }
+
+    #[test]
+    fn the_case_of_a_path_tells_sockets_apart() {
+        let mut found = Found::default();
+        found.collect(&serde_json::json!({ "path": ["/tmp/a.sock", "/tmp/A.sock"] }), None);
+        let names = Names::new(&found);
+
+        assert_ne!(names.text("/tmp/a.sock"), names.text("/tmp/A.sock"));
+    }
 
     #[test]
     fn a_user_has_another_name_wherever_it_is_quoted() {
