@@ -134,8 +134,7 @@ impl PlanArgs {
                 Some(ServerMonitoringMode::Poll) => 1,
                 _ => 2,
             },
-            // Each client draws the servers that it uses.
-            is_drawn: options.srv.max_hosts.is_some_and(|most| most > 0 && most < servers),
+            servers_of_client: options.srv.max_hosts.filter(|most| *most > 0).map_or(servers, |most| most.min(servers)),
             deploy: match self.deploy {
                 Strategy::Rolling => Deploy::Rolling { surge_percent: self.surge },
                 Strategy::BlueGreen => Deploy::BlueGreen,
@@ -237,8 +236,9 @@ mod tests {
         let srv = "mongodb+srv://cluster.example.com/?srvMaxHosts=2 --processes 1";
 
         assert!(refusal(srv).contains("add --servers N"));
-        let drawn = deployment(&format!("{srv} --servers 3"));
-        assert!(drawn.is_drawn && !deployment(&format!("{srv} --servers 2")).is_drawn);
+        let drawn = |servers| deployment(&format!("{srv} --servers {servers}"));
+        assert_eq!([1, 2, 3].map(|servers| drawn(servers).servers_of_client), [1, 2, 2]);
+        assert_eq!([1, 2, 3].map(|servers| drawn(servers).is_drawn()), [false, false, true]);
     }
 
     #[test]

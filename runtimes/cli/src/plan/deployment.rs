@@ -28,8 +28,8 @@ pub(crate) struct Deployment {
     pub(crate) max_connections: Option<u32>,
     /// Connections that the monitor of one server has: for hellos, and for round-trip times where it streams.
     pub(crate) monitors: u32,
-    /// Whether each client uses some of the servers only, by chance (srvMaxHosts).
-    pub(crate) is_drawn: bool,
+    /// The servers that each client uses: all, or as many as srvMaxHosts says, which it draws.
+    pub(crate) servers_of_client: u32,
     /// How a new version replaces the old one.
     pub(crate) deploy: Deploy,
     /// Connections from elsewhere at each server.
@@ -67,8 +67,8 @@ pub(crate) struct ProcessLoad {
 impl Deployment {
     /// The connections at each server. All servers are alike: each may become the busiest.
     pub(crate) fn load(&self) -> Load {
-        let idle = u64::from(self.min_pool_size) + u64::from(self.monitors);
-        let at_least = if self.is_drawn { 0 } else { self.clients() * idle };
+        let idle = self.idle_pool() + u64::from(self.monitors);
+        let at_least = if self.is_drawn() { 0 } else { self.clients() * idle };
         let full = |clients| {
             let of_client = u64::from(self.full_pool()?) + u64::from(self.monitors);
             Some(u64::from(self.others) + clients * of_client)
@@ -83,12 +83,11 @@ impl Deployment {
 
     /// The connections that one process opens, at all servers together.
     pub(crate) fn load_of_process(&self) -> ProcessLoad {
-        let (clients, servers) = (u64::from(self.clients_per_process), u64::from(self.servers));
-        let monitors = clients * servers * u64::from(self.monitors);
-        let idle = clients * servers * u64::from(self.min_pool_size) + monitors;
-        let pools_at_most = self.pools_of_client().map(|pools| clients * pools);
+        let clients = u64::from(self.clients_per_process);
+        let monitors = clients * self.monitors_of_client();
+        let pools_at_most = self.pools_of_client(self.full_pool()).map(|pools| clients * pools);
         ProcessLoad {
-            at_least: if self.is_drawn { 0 } else { idle },
+            at_least: clients * self.pools_of_client(Some(self.min_pool_size)).unwrap_or_default() + monitors,
             at_most: pools_at_most.map(|pools| pools + monitors),
             pools_at_most,
         }
@@ -96,14 +95,31 @@ impl Deployment {
 
     /// The connections at all servers together when every client has as many as it may; `None` if the pools have no limit.
     pub(crate) fn at_all_servers(&self) -> Option<u64> {
-        let (servers, pools) = (u64::from(self.servers), self.pools_of_client()?);
-        Some(u64::from(self.others) * servers + self.clients() * (pools + u64::from(self.monitors) * servers))
+        let pools = self.pools_of_client(self.full_pool())?;
+        let others = u64::from(self.others) * u64::from(self.servers);
+        Some(others + self.clients() * (pools + self.monitors_of_client()))
     }
 
-    /// The most connections of all pools of a client.
-    fn pools_of_client(&self) -> Option<u64> {
-        let pools = u64::from(self.full_pool()?) * u64::from(self.servers);
+    /// Whether each client uses some of the servers only, by chance.
+    pub(crate) fn is_drawn(&self) -> bool {
+        self.servers_of_client < self.servers
+    }
+
+    /// The connections of all pools of a client when each has `size`, as far as its own limit allows; `None` if there is no size.
+    fn pools_of_client(&self, size: Option<u32>) -> Option<u64> {
+        let pools = u64::from(size?) * u64::from(self.servers_of_client);
         Some(self.max_connections.map_or(pools, |most| pools.min(most.into())))
+    }
+
+    fn monitors_of_client(&self) -> u64 {
+        u64::from(self.monitors) * u64::from(self.servers_of_client)
+    }
+
+    /// The fewest connections of one pool of an idle client: what its other pools leave of its own limit, at most minPoolSize.
+    fn idle_pool(&self) -> u64 {
+        let size = u64::from(self.min_pool_size);
+        let of_others = size * u64::from(self.servers_of_client.saturating_sub(1));
+        self.max_connections.map_or(size, |most| size.min(u64::from(most).saturating_sub(of_others)))
     }
 
     /// The most connections of one pool: a client's own limit may all be spent at one server.
@@ -144,7 +160,7 @@ pub(super) mod tests {
             max_pool_size: Some(100),
             max_connections: None,
             monitors: 2,
-            is_drawn: false,
+            servers_of_client: 3,
             deploy: Deploy::BlueGreen,
             others: 0,
             limit: None,
@@ -215,9 +231,32 @@ pub(super) mod tests {
 
     #[test]
     fn clients_that_draw_their_servers_may_all_leave_one_out_or_all_use_it() {
-        let load = Deployment { is_drawn: true, min_pool_size: 5, ..deployment() }.load();
+        let load = Deployment { servers_of_client: 2, min_pool_size: 5, ..deployment() }.load();
 
         assert_eq!((load.at_least, load.at_most), (0, Some(1020)));
+    }
+
+    #[test]
+    fn clients_that_draw_their_servers_have_no_connections_at_the_others() {
+        let drawn = Deployment { servers: 10, servers_of_client: 2, others: 7, ..deployment() };
+
+        let ProcessLoad { at_least, at_most, pools_at_most } = drawn.load_of_process();
+        assert_eq!((at_least, at_most, pools_at_most), (4, Some(204), Some(200)));
+        assert_eq!(drawn.at_all_servers(), Some(10 * 7 + 10 * 204));
+    }
+
+    #[test]
+    fn a_clients_own_limit_bounds_what_it_has_at_least() {
+        let limited = |most, servers| {
+            let limits = Deployment { min_pool_size: 50, max_connections: Some(most), ..deployment() };
+            Deployment { servers, servers_of_client: servers, processes: 1, ..limits }
+        };
+        let at_least = |it: &Deployment| (it.load().at_least, it.load_of_process().at_least);
+
+        assert_eq!(at_least(&limited(60, 3)), (2, 66), "two pools may have spent it, or one and a part of another");
+        assert_eq!(at_least(&limited(120, 3)), (2 + 20, 126));
+        assert_eq!(at_least(&limited(30, 1)), (2 + 30, 32));
+        assert_eq!(at_least(&limited(200, 3)), (2 + 50, 156), "it is more than enough");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) fn text(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         let [most, deploying, pools] = [load.at_most, load.while_deploying, load.pools_at_most].map(bound);
         writeln!(out, "{name:width$}  {:8}  {most:>8}  {deploying:>15}  {pools:>24}", load.at_least)?;
     }
-    if deployment.max_connections.is_some() {
+    if deployment.max_connections.is_some() || deployment.is_drawn() {
         let most = bound(deployment.at_all_servers());
         writeln!(out, "all servers together, with what each client may have: at most {most}")?;
     }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn each_server_has_a_row_and_each_warning_a_line() {
-        let deployment = Deployment { servers: 4, limit: Some(1500), ..deployment() };
+        let deployment = Deployment { servers: 4, servers_of_client: 4, limit: Some(1500), ..deployment() };
 
         let text = printed(text, &Plan::new(deployment, Some(Concurrency::of_mean(3.5))));
 
@@ -122,6 +122,19 @@ warning: while deploying, up to 2040 connections come to a server that takes 150
         let text = printed(text, &Plan::new(Deployment { max_connections: Some(60), ..deployment() }, None));
 
         assert!(text.contains("all servers together, with what each client may have: at most 660\n"), "{text}");
+    }
+
+    #[test]
+    fn servers_that_clients_draw_count_at_all_servers_together() {
+        let drawn = Deployment { servers: 10, servers_of_client: 2, ..deployment() };
+
+        let text = printed(text, &Plan::new(drawn, None));
+
+        assert!(text.contains("all servers together, with what each client may have: at most 2040\n"), "{text}");
+        assert!(
+            text.contains("at all servers together: at least 4, at most 204, at most 200 without monitors\n"),
+            "{text}"
+        );
     }
 
     #[test]
