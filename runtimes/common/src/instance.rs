@@ -16,13 +16,16 @@ use cmap_core::topology::ServerSelector;
 use crate::{Client, Error as AnyError, Pool, Runtime, Session};
 
 /// An adapter has a pointer of this type to [`live`] with its runtime. Nothing calls it.
-pub type Life = fn(&'static str) -> Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>> + Send>>;
+pub type Life = fn(&'static str) -> Living;
+
+/// What [`live`] returns.
+pub type Living = Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>> + Send>>;
 
 /// The life of a client and of a pool, with each kind of call.
 ///
 /// # Errors
 /// Those of the calls.
-pub fn live<R: Runtime>(uri: &'static str) -> Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>> + Send>> {
+pub fn live<R: Runtime>(uri: &'static str) -> Living {
     Box::pin(async move {
         let client = Client::<R>::connect(uri).await?;
         let mut events = client.subscribe(1);
