@@ -13,7 +13,7 @@ use cmap_core::topology::{SelectionErrorKind, ServerSelector};
 use super::opening::Opening;
 use super::server_cursor::{Fetched, Left, rest};
 use crate::error::{CheckOutError, CommandErrorKind, CursorError, OperationError, OperationErrorKind};
-use crate::operation::{Context, Means, Operation, Parts, SessionOf};
+use crate::operation::{Means, Operation, Parts, SessionOf};
 use crate::runtime::Runtime;
 use crate::session::{Borrowed, Session};
 use crate::time::Budget;
@@ -71,9 +71,9 @@ impl<R: Runtime> Stream<R> {
         Aggregate { source: Arc::clone(&self.source), command, rest, borrowed, budget }
     }
 
-    /// For a step that begins now.
-    pub(super) fn iteration(&self) -> Budget {
-        self.source.opening.time.iteration(&self.source.opening.context)
+    /// What its cursor is opened with, apart from the command.
+    pub(super) fn opening(&self) -> &Opening<R> {
+        &self.source.opening
     }
 
     /// A getMore or an aggregate has failed, in a step with or without a limit. Returns the error to report, and what is left.
@@ -130,10 +130,6 @@ impl<R: Runtime> Source<R> {
 }
 
 impl<R: Runtime> Aggregate<R> {
-    pub(super) fn context(&self) -> &Arc<Context<R>> {
-        &self.source.opening.context
-    }
-
     /// Runs it, in the user's session if there is one.
     pub(super) async fn run(self, session: Option<&mut Session<R>>) -> Fetched<R> {
         let Self { source, command, rest: pause, borrowed, budget } = self;

@@ -143,7 +143,7 @@ impl<R: Runtime> Cursor<R> {
                 Some(fetching) => fetching.poll(cx),
                 None => {
                     let Some(fetch) = self.reader.step(until)? else { return Poll::Ready(Ok(())) };
-                    Fetching::begin(Arc::clone(fetch.context()), fetch.run(None), cx)
+                    Fetching::begin(Arc::clone(&self.reader.context), fetch.run(None), cx)
                 }
             };
             match polled {

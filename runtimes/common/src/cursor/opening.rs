@@ -182,7 +182,7 @@ async fn open<R: Runtime, S>(
     let means = Means { session, connection: None, budget: Some(opening.time.first), makes_cursor: true };
     let ended = operation.perform(means).await;
     let (batch, left) = opening.open(ended.result?, ended.borrowed)?;
-    Ok(Reader::new(opening.of_user, batch, left))
+    Ok(Reader::new(&opening, batch, left))
 }
 
 /// Runs the operation, whose command is a change stream. Returns what reads it.

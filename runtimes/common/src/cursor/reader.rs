@@ -7,6 +7,7 @@ use cmap_core::session::SessionId;
 
 use super::batch::Batch;
 use super::change_stream::{Aggregate, Stream};
+use super::opening::Opening;
 use super::server_cursor::{Fetched, Left, ServerCursor};
 use crate::error::{CursorError, OperationError};
 use crate::operation::{Context, SessionOf};
@@ -16,6 +17,7 @@ use crate::time::{Budget, Limit};
 
 /// The documents of a cursor that have not been read, and the cursor.
 pub(super) struct Reader<R: Runtime> {
+    pub(super) context: Arc<Context<R>>,
     /// The session that the cursor is bound to: a user's own, or that of the bulkWrite whose results it has.
     of_user: Option<SessionId>,
     batch: Batch,
@@ -60,18 +62,19 @@ pub(super) enum Fetch<R: Runtime> {
 }
 
 impl<R: Runtime> Reader<R> {
-    pub(super) fn new(of_user: Option<SessionId>, batch: Batch, left: Left<R>) -> Self {
+    pub(super) fn new(opening: &Opening<R>, batch: Batch, left: Left<R>) -> Self {
+        let (context, of_user) = (Arc::clone(&opening.context), opening.of_user);
         let (left, reopening) = (Some(left), Reopening::NotNeeded);
-        Self { of_user, batch, left, budget: None, has_asked: false, reopening, stream: None }
+        Self { context, of_user, batch, left, budget: None, has_asked: false, reopening, stream: None }
     }
 
     /// Opens a change stream.
     pub(super) async fn of_stream(mut stream: Stream<R>, session: SessionOf<'_, R>) -> Result<Self, OperationError> {
-        let of_user = if let SessionOf::Explicit(session) = &session { Some(session.id()) } else { None };
         let (batch, left) = stream.open(session).await;
         let batch = batch?;
         batch.reply().into_iter().for_each(|reply| stream.machine.handle_reply(reply));
-        Ok(Self { stream: Some(Box::new(stream)), ..Self::new(of_user, batch, left) })
+        let reader = Self::new(stream.opening(), batch, left);
+        Ok(Self { stream: Some(Box::new(stream)), ..reader })
     }
 
     /// Whether the cursor was made in this session of a user's.
@@ -103,7 +106,7 @@ impl<R: Runtime> Reader<R> {
         let borrowed = match (self.left.take(), &self.stream) {
             (Some(Left::Open(cursor)), Some(_)) if cursor.is_out_of_reach() => cursor.leave(),
             (Some(Left::Open(cursor)), _) => {
-                let budget = *self.budget.get_or_insert_with(|| cursor.time.iteration(&cursor.context));
+                let budget = *self.budget.get_or_insert_with(|| cursor.time.iteration(&self.context));
                 return Ok(Some(Fetch::GetMore { cursor, budget, again: self.has_asked }));
             }
             (Some(Left::Interrupted(borrowed)), Some(_)) => borrowed,
@@ -116,7 +119,7 @@ impl<R: Runtime> Reader<R> {
             }
         };
         let Some(stream) = &mut self.stream else { return Ok(None) };
-        let budget = *self.budget.get_or_insert_with(|| stream.iteration());
+        let budget = *self.budget.get_or_insert_with(|| stream.opening().time.iteration(&self.context));
         self.reopening = Reopening::UnderWay;
         Ok(Some(Fetch::Resume(Box::new(stream.resume(borrowed, budget)))))
     }
@@ -197,13 +200,6 @@ impl<R: Runtime> Reader<R> {
 }
 
 impl<R: Runtime> Fetch<R> {
-    pub(super) fn context(&self) -> &Arc<Context<R>> {
-        match self {
-            Self::GetMore { cursor, .. } => &cursor.context,
-            Self::Resume(aggregate) => aggregate.context(),
-        }
-    }
-
     /// Gets the next batch, in the user's session if there is one.
     pub(super) async fn run(self, session: Option<&mut Session<R>>) -> Fetched<R> {
         match self {

@@ -71,7 +71,7 @@ impl<R: Runtime> Results<'_, R> {
         let context = Arc::clone(context);
         let opening = Opening { context, time, tag, of_user: lsid, kind, options, are_own: true };
         let (batch, left) = opening.open(answer, borrowed)?;
-        Ok(Reader::new(lsid, batch, left))
+        Ok(Reader::new(&opening, batch, left))
     }
 }
 
