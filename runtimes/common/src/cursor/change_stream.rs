@@ -139,11 +139,6 @@ impl<R: Runtime> Aggregate<R> {
         let session = session.map_or(SessionOf::Implicit(borrowed), SessionOf::Explicit);
         source.open(command, session, budget).await
     }
-
-    /// It is not sent.
-    pub(super) fn into_left(self) -> Left<R> {
-        Left::Interrupted(self.borrowed)
-    }
 }
 
 /// What the error says about going on.

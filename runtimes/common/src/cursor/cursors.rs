@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::fetching::Fetching;
 use super::reader::{Reader, Until};
 use crate::document::ParseError;
-use crate::error::{CursorError, Error, OperationError};
+use crate::error::{Error, OperationError};
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::time::Limit;
@@ -142,7 +142,7 @@ impl<R: Runtime> Cursor<R> {
             let polled = match self.fetching.take() {
                 Some(fetching) => fetching.poll(cx),
                 None => {
-                    let Some(fetch) = self.reader.step(until)? else { return Poll::Ready(Ok(())) };
+                    let Some(fetch) = self.reader.step(until, None)? else { return Poll::Ready(Ok(())) };
                     Fetching::begin(Arc::clone(&self.reader.context), fetch.run(None), cx)
                 }
             };
@@ -264,7 +264,7 @@ impl<R: Runtime> SessionCursor<R> {
     /// # Errors
     /// The getMore failed, its batch cannot be read, it is another session, or an earlier getMore was dropped half-way.
     pub async fn try_next(&mut self, session: &mut Session<R>) -> Result<Option<&RawDocument>, OperationError> {
-        self.next(session, Until::End).await
+        self.reader.next(Some(session), Until::End).await
     }
 
     /// The next document if there is one by now: asks the server once at most. As
@@ -273,20 +273,7 @@ impl<R: Runtime> SessionCursor<R> {
     /// # Errors
     /// Those of [`try_next`](Self::try_next).
     pub async fn next_if_any(&mut self, session: &mut Session<R>) -> Result<Option<&RawDocument>, OperationError> {
-        self.next(session, Until::EmptyBatch).await
-    }
-
-    async fn next(&mut self, session: &mut Session<R>, until: Until) -> Result<Option<&RawDocument>, OperationError> {
-        self.reader.begin();
-        while let Some(fetch) = self.reader.step(until)? {
-            if !self.reader.is_of(session) {
-                self.reader.take_back(fetch);
-                return Err(CursorError::OtherSession.into());
-            }
-            let fetched = fetch.run(Some(&mut *session)).await;
-            self.reader.take_over(fetched)?;
-        }
-        Ok(self.reader.current())
+        self.reader.next(Some(session), Until::EmptyBatch).await
     }
 
     /// The place behind the last document of a change stream, also of one that has ended: pass it as `startAfter` or `resumeAfter` to go

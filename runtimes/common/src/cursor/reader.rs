@@ -90,9 +90,27 @@ impl<R: Runtime> Reader<R> {
         }
     }
 
-    /// Goes on to the next document, or says which command is to bring it. `None` is the end of the iteration: there is a
-    /// document, or none has come.
-    pub(super) fn step(&mut self, until: Until) -> Result<Option<Fetch<R>>, OperationError> {
+    /// An iteration, in the user's session if there is one. Returns the document that it finds.
+    pub(super) async fn next(
+        &mut self,
+        mut session: Option<&mut Session<R>>,
+        until: Until,
+    ) -> Result<Option<&RawDocument>, OperationError> {
+        self.begin();
+        while let Some(fetch) = self.step(until, session.as_deref())? {
+            let fetched = fetch.run(session.as_deref_mut()).await;
+            self.take_over(fetched)?;
+        }
+        Ok(self.current())
+    }
+
+    /// Goes on to the next document, or says which command is to bring it, in the user's session if there is one. `None` is the end of
+    /// the iteration: there is a document, or none has come.
+    pub(super) fn step(
+        &mut self,
+        until: Until,
+        session: Option<&Session<R>>,
+    ) -> Result<Option<Fetch<R>>, OperationError> {
         match self.advance() {
             Ok(true) => return Ok(None),
             Ok(false) if self.has_asked && until == Until::EmptyBatch => return Ok(None),
@@ -102,6 +120,9 @@ impl<R: Runtime> Reader<R> {
                 self.left = Some(self.left.take().map_or(Left::Exhausted, Left::failed));
                 return Err(error.into());
             }
+        }
+        if session.is_some_and(|session| !self.is_of(session)) && !self.is_exhausted() {
+            return Err(CursorError::OtherSession.into());
         }
         let borrowed = match (self.left.take(), &self.stream) {
             (Some(Left::Open(cursor)), Some(_)) if cursor.is_out_of_reach() => cursor.leave(),
@@ -160,14 +181,6 @@ impl<R: Runtime> Reader<R> {
                 reported.map_or(Ok(()), Err)
             }
         }
-    }
-
-    /// The command is not sent.
-    pub(super) fn take_back(&mut self, fetch: Fetch<R>) {
-        self.left = Some(match fetch {
-            Fetch::GetMore { cursor, .. } => Left::Open(cursor),
-            Fetch::Resume(aggregate) => aggregate.into_left(),
-        });
     }
 
     /// The place of a change stream behind what was handed out.

@@ -80,16 +80,10 @@ async fn read_all<R: Runtime>(
     mut session: Option<&mut Session<R>>,
     batches: &mut Batches,
 ) -> Result<(), OperationError> {
-    while batches.wants_results() {
+    while batches.wants_results() && !reader.is_exhausted() {
         // Batches that follow each other need no pause.
-        reader.begin();
-        if let Some(get_more) = reader.step(Until::End)? {
-            let fetched = get_more.run(session.as_deref_mut()).await;
-            reader.take_over(fetched)?;
-        } else if let Some(document) = reader.current() {
+        if let Some(document) = reader.next(session.as_deref_mut(), Until::EmptyBatch).await? {
             batches.handle_result(document);
-        } else {
-            break;
         }
     }
     Ok(())
