@@ -161,6 +161,7 @@ impl<R: Runtime> Operation<'_, R, InSession> {
 }
 
 /// What a cursor is made with, apart from the reply to its command.
+#[derive(Clone)]
 pub(super) struct Opening<R: Runtime> {
     pub(super) context: Arc<Context<R>>,
     pub(super) time: CursorTime,
@@ -231,18 +232,15 @@ impl<R: Runtime> Opening<R> {
         if reply.id == 0 {
             return Ok((batch, Left::Exhausted));
         }
-        let mut options = self.options.clone();
+        let mut opening = self.clone();
         if !self.are_own && server.max_wire_version < TAKES_COMMENT {
-            options.comment = None;
+            opening.options.comment = None;
         }
         let is_load_balanced = self.context.driver.description().topology_type == TopologyType::LoadBalanced;
         let cursor = ServerCursor {
-            context: Arc::clone(&self.context),
-            id: reply.id,
-            database: reply.database,
-            collection: reply.collection,
+            opening,
+            reply,
             address: server.address,
-            tag: self.tag,
             lsid: self.of_user.or(borrowed.as_ref().map(Borrowed::id)),
             pinned: match connection {
                 Some(connection) if is_load_balanced => {
@@ -254,9 +252,6 @@ impl<R: Runtime> Opening<R> {
                 None => Pinned::OfSession,
             },
             borrowed,
-            kind: self.kind,
-            options,
-            time: self.time,
             max_wire_version: server.max_wire_version,
         };
         Ok((batch, Left::Open(Box::new(cursor))))

@@ -127,7 +127,7 @@ impl<R: Runtime> Reader<R> {
         let borrowed = match (self.left.take(), &self.stream) {
             (Some(Left::Open(cursor)), Some(_)) if cursor.is_out_of_reach() => cursor.leave(),
             (Some(Left::Open(cursor)), _) => {
-                let budget = *self.budget.get_or_insert_with(|| cursor.time.iteration(&self.context));
+                let budget = *self.budget.get_or_insert_with(|| cursor.opening.time.iteration(&self.context));
                 return Ok(Some(Fetch::GetMore { cursor, budget, again: self.has_asked }));
             }
             (Some(Left::Interrupted(borrowed)), Some(_)) => borrowed,
@@ -206,7 +206,7 @@ impl<R: Runtime> Reader<R> {
     /// Ends the cursor on the server, if it is open there: within its operation's limit, or this one.
     pub(super) async fn close(self, session: Option<&mut Session<R>>, limit: Option<Limit>) {
         if let Some(Left::Open(mut cursor) | Left::Failed(mut cursor)) = self.left {
-            cursor.time.set_limit(limit);
+            cursor.opening.time.set_limit(limit);
             cursor.kill(session).await;
         }
     }

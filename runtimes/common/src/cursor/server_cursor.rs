@@ -10,17 +10,16 @@ use cmap_core::pool::PoolState;
 use cmap_core::session::SessionId;
 use cmap_core::topology::ServerSelector;
 
-use super::batch::Batch;
-use super::options::{CursorKind, CursorOptions};
+use super::batch::{Batch, CursorReply};
+use super::opening::Opening;
 use super::reaper::{self, DoomedCursor, DoomedNamespace};
-use super::time::{CursorTime, TimeoutMode, Wait};
+use super::time::{TimeoutMode, Wait};
 use crate::connection::Connection;
 use crate::error::{CommandErrorKind, CursorError, OperationError, OperationErrorKind};
 use crate::operation::{Answer, ClientClosed, Context, Means, Operation, SessionOf};
 use crate::runtime::Runtime;
 use crate::session::{Borrowed, Session};
 use crate::time::Budget;
-use crate::watch::Tag;
 
 /// How long a killCursors may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,23 +35,17 @@ const CURSOR_KILLED: i32 = 237;
 
 /// A cursor that is open on its server.
 pub(super) struct ServerCursor<R: Runtime> {
-    pub(super) context: Arc<Context<R>>,
-    /// 0 if there is nothing to end on the server.
-    pub(super) id: i64,
-    pub(super) database: String,
-    pub(super) collection: String,
+    /// What it was made with.
+    pub(super) opening: Opening<R>,
+    /// What replies say about it; its id is 0 if there is nothing to end on the server.
+    pub(super) reply: CursorReply,
     /// The server that made it (PIN-1).
     pub(super) address: Arc<ServerAddress>,
-    /// Who opened it.
-    pub(super) tag: Tag,
     /// The connection that it keeps behind a load balancer, except during a getMore (LB-13).
     pub(super) pinned: Pinned<R>,
     /// Its implicit session, except during a getMore (SES-2).
     pub(super) borrowed: Option<Borrowed<R>>,
     pub(super) lsid: Option<SessionId>,
-    pub(super) kind: CursorKind,
-    pub(super) options: CursorOptions,
-    pub(super) time: CursorTime,
     /// The protocol of its server.
     pub(super) max_wire_version: i32,
 }
@@ -90,26 +83,27 @@ impl<R: Runtime> ServerCursor<R> {
         budget: Budget,
         again: bool,
     ) -> Fetched<R> {
-        if again && !self.kind.awaits_data && rest(&self.context, REST, budget).await.is_err() {
+        if again && !self.opening.kind.awaits_data && rest(&self.opening.context, REST, budget).await.is_err() {
             return (Err(OperationError::closed_before_it_began()), Left::Failed(self));
         }
         if self.has_lost_its_server() {
-            self.id = 0;
+            self.reply.id = 0;
             let error = CursorError::ServerGone(Arc::clone(&self.address));
             return (Err(error.into()), Left::Failed(self));
         }
-        let context = self.context.clone();
+        let context = self.opening.context.clone();
         let (left, wait) = (budget.left(context.driver.clock.runtime()), self.wait());
-        let was_short = std::mem::replace(&mut self.time.was_short, again && wait.is_shortened(left));
+        let was_short = std::mem::replace(&mut self.opening.time.was_short, again && wait.is_shortened(left));
         if again
-            && self.kind.awaits_data
+            && self.opening.kind.awaits_data
             && let Some(left) = left.filter(|left| was_short || !wait.fits(*left))
         {
             return (Err(CursorError::NothingCame { left, wait: wait.duration() }.into()), Left::Open(self));
         }
         let command = self.get_more_command(wait.told(left));
-        let database = self.database.clone();
-        let operation = Operation::new(&context, (database.as_str(), command)).on(self.selector()).tagged(self.tag);
+        let database = self.reply.database.clone();
+        let operation =
+            Operation::new(&context, (database.as_str(), command)).on(self.selector()).tagged(self.opening.tag);
         let ended = operation.perform(self.means(session, budget)).await;
         self.borrowed = ended.borrowed;
         match ended.result {
@@ -127,19 +121,19 @@ impl<R: Runtime> ServerCursor<R> {
             Ok(read) => read,
             Err(error) => return (Err(error.into()), Left::Failed(self)),
         };
-        self.id = said.id;
+        self.reply.id = said.id;
         // The session and the connection of one that is exhausted go back at once (SES-3).
         let left = if said.id == 0 { Left::Exhausted } else { Left::Open(self) };
         (Ok(batch), left)
     }
 
     fn fail(mut self: Box<Self>, error: OperationError) -> Fetched<R> {
-        let is_early = self.time.mode == TimeoutMode::Iteration && error.is_timeout() && sent_nothing(&error);
+        let is_early = self.opening.time.mode == TimeoutMode::Iteration && error.is_timeout() && sent_nothing(&error);
         if is_early {
             return (Err(error), Left::Open(self));
         }
         if !is_open_after(&error) {
-            self.id = 0;
+            self.reply.id = 0;
         }
         (Err(error), Left::Failed(self))
     }
@@ -170,36 +164,36 @@ impl<R: Runtime> ServerCursor<R> {
 
     /// Whether its server does not belong to the deployment any more. A closed client has no servers, and says so itself.
     fn has_lost_its_server(&self) -> bool {
-        let driver = &self.context.driver;
+        let driver = &self.opening.context.driver;
         driver.description().server(&self.address).is_none() && driver.state() != PoolState::Closed
     }
 
     /// Whether a getMore would have to wait until its server is known again, or has recovered. One that keeps its connection needs
     /// none but that.
     pub(super) fn is_out_of_reach(&self) -> bool {
-        let description = self.context.driver.description();
+        let description = self.opening.context.driver.description();
         let is_there = description.server(&self.address).is_some();
         let suitable = description.suitable_servers(&self.selector(), &[], Duration::ZERO);
         matches!(self.pinned, Pinned::Any) && is_there && suitable.is_ok_and(|servers| servers.is_empty())
     }
 
     fn wait(&self) -> Wait {
-        let description = self.context.driver.description();
+        let description = self.opening.context.driver.description();
         let round_trip = description.server(&self.address).map_or(Duration::ZERO, |server| server.min_round_trip_time);
-        Wait { longest: self.options.max_await_time, round_trip }
+        Wait { longest: self.opening.options.max_await_time, round_trip }
     }
 
     fn get_more_command(&self, wait: Option<Duration>) -> RawDocumentBuf {
         let mut command = RawDocumentBuf::new();
-        command.append(cstr!("getMore"), self.id);
-        command.append(cstr!("collection"), self.collection.as_str());
-        if let Some(size) = self.options.batch_size {
+        command.append(cstr!("getMore"), self.reply.id);
+        command.append(cstr!("collection"), self.reply.collection.as_str());
+        if let Some(size) = self.opening.options.batch_size {
             command.append(cstr!("batchSize"), i64::from(size));
         }
         if let Some(wait) = wait {
             command.append(cstr!("maxTimeMS"), i64::try_from(wait.as_millis()).unwrap_or(i64::MAX).max(1));
         }
-        if let Some(comment) = &self.options.comment {
+        if let Some(comment) = &self.opening.options.comment {
             command.append(cstr!("comment"), comment.clone());
         }
         command
@@ -208,37 +202,37 @@ impl<R: Runtime> ServerCursor<R> {
     /// Ends it on the server, in the user's session if there is one. Errors do not matter: servers end idle cursors by
     /// themselves. If this is dropped before its end, it goes on in the background.
     pub(super) async fn kill(mut self, session: Option<&mut Session<R>>) {
+        let context = Arc::clone(&self.opening.context);
+        let limit = self.opening.time.refreshed(&context, PATIENCE);
         let Some(session) = session else {
-            let (context, limit) = (Arc::clone(&self.context), self.time.refreshed(&self.context, PATIENCE).0);
             if let Some(chore) = self.end_in_background() {
                 // However it ends, nobody waits any longer.
-                let _ = context.driver.within(Some(limit), context.chores.ended(chore)).await;
+                let _ = context.driver.within(Some(limit.0), context.chores.ended(chore)).await;
             }
             return;
         };
-        if self.id == 0 || matches!(self.pinned, Pinned::To(None)) {
+        if self.reply.id == 0 || matches!(self.pinned, Pinned::To(None)) {
             return;
         }
-        let connection = self.take_connection();
-        let (namespace, limit) = (self.namespace(None), self.time.refreshed(&self.context, PATIENCE));
-        let (context, session) = (Arc::clone(&self.context), SessionOf::Explicit(session));
-        let ended = reaper::kill(&context, &self.address, [self.id], &namespace, limit, session, connection).await;
+        let (ids, connection) = ([self.reply.id], self.take_connection());
+        let (namespace, session) = (self.namespace(None), SessionOf::Explicit(session));
+        let ended = reaper::kill(&context, &self.address, ids, &namespace, limit, session, connection).await;
         // What could not be sent is sent in the background.
         if !ended.result.is_err_and(|error| error.is_of_check_out()) {
-            self.id = 0;
+            self.reply.id = 0;
         }
     }
 
     /// Has it ended on the server in the background, if it may be open there: by the chore of this number.
     fn end_in_background(&mut self) -> Option<RangeInclusive<u64>> {
-        let id = std::mem::take(&mut self.id);
+        let id = std::mem::take(&mut self.reply.id);
         let pinned = std::mem::replace(&mut self.pinned, Pinned::Any);
         if id == 0 {
             return None;
         }
-        let (context, borrowed) = (Arc::clone(&self.context), self.borrowed.take());
+        let (context, borrowed) = (Arc::clone(&self.opening.context), self.borrowed.take());
         let namespace = self.namespace(self.lsid.filter(|_| borrowed.is_none()));
-        let (limit, chore) = (self.time.refreshed(&context, PATIENCE), context.chores.begin());
+        let (limit, chore) = (self.opening.time.refreshed(&context, PATIENCE), context.chores.begin());
         let number = chore.number();
         match pinned {
             Pinned::Any => {
@@ -253,7 +247,7 @@ impl<R: Runtime> ServerCursor<R> {
                     let _ = reaper::kill(&context, &address, [id], &namespace, limit, session, connection).await;
                     drop(chore);
                 };
-                reaper::begin(&self.context, killing);
+                reaper::begin(&self.opening.context, killing);
             }
         }
         Some(number)
@@ -270,7 +264,7 @@ impl<R: Runtime> ServerCursor<R> {
     }
 
     fn namespace(&self, of_user: Option<SessionId>) -> DoomedNamespace {
-        DoomedNamespace { database: self.database.clone(), collection: self.collection.clone(), of_user }
+        DoomedNamespace { database: self.reply.database.clone(), collection: self.reply.collection.clone(), of_user }
     }
 }
 
