@@ -6,7 +6,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `opening` | from an operation to its cursor |
+//! | `opening` | from an operation to its cursor; from a batch of a bulkWrite to its results, read to their end |
 //! | `cursors` | [`Cursor`], of an operation without a session of the user's own, a stream; [`TypedCursor`], a stream of values; [`SessionCursor`], of an operation in a user's session, which each step is given |
 //! | `reader` | what all three read with: the next document, or the command that brings it |
 //! | `change_stream` | a change stream, whose cursor is opened again after errors that pass |
@@ -14,7 +14,6 @@
 //! | `fetching` | a getMore under way, in a task |
 //! | `reaper` | the cursors that nobody reads any more, and the tasks that end them on their servers |
 //! | `batch` | the documents of a reply, read in place |
-//! | `results` | the results of a bulkWrite, read to their end |
 //! | `options` | what goes along with getMores |
 //! | `time` | what a limit of time is for: the cursor's life, or one iteration |
 
@@ -26,12 +25,11 @@ mod opening;
 mod options;
 mod reader;
 mod reaper;
-mod results;
 mod server_cursor;
 mod time;
 
 pub use self::cursors::{Cursor, SessionCursor, TypedCursor};
+pub(crate) use self::opening::Results;
 pub use self::options::CursorOptions;
 pub(crate) use self::reaper::Doomed;
-pub(crate) use self::results::Results;
 pub use self::time::TimeoutMode;
