@@ -30,6 +30,7 @@ use cmap_core::wire::{CommandReply, WriteFailure};
 pub use self::check_out::CheckOut;
 use self::command_telling::CommandTelling;
 pub use self::pinned::PinnedConnection;
+pub(crate) use self::unread_cursor::kill_command;
 use crate::document::{IntoCommand, IntoRequest, Reply, Request};
 use crate::driver::{Delivery, Driver};
 use crate::error::{CommandError, CommandErrorKind, RuntimeGone};

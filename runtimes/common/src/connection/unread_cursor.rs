@@ -30,23 +30,31 @@ pub(crate) fn end<R: Runtime>(duty: CursorDuty, mut connection: Connection<R>, r
 async fn read_and_end<R: Runtime>(session: Option<SessionId>, connection: &mut Connection<R>) {
     let limit = Some(TimeLimit::Caller(PATIENCE));
     let Ok(reply) = connection.receive_given_up(limit).await else { return };
-    let Some((database, command)) = kill_command(session, &reply) else { return };
+    let Some((database, command)) = kill_cursor_of(&reply, session) else { return };
     // Its outcome does not matter: servers end idle cursors by themselves.
     let _ = connection.exchange_as_it_is(&Command::new(&database, &command), limit, None).await;
 }
 
 /// What ends the cursor of a reply, if it has an open one.
-fn kill_command(session: Option<SessionId>, reply: &RawDocument) -> Option<(String, RawDocumentBuf)> {
+fn kill_cursor_of(reply: &RawDocument, session: Option<SessionId>) -> Option<(String, RawDocumentBuf)> {
     let cursor = reply.get_document("cursor").ok()?;
     let id = cursor.get("id").ok().flatten().and_then(integer).filter(|id| *id != 0)?;
     let (database, collection) = cursor.get_str("ns").ok()?.split_once('.')?;
-    let mut ids = RawArrayBuf::new();
-    ids.push(id);
+    Some((database.to_owned(), kill_command(collection, [id], session)))
+}
+
+/// The command that ends cursors of a collection, in this session.
+pub(crate) fn kill_command(
+    collection: &str,
+    ids: impl IntoIterator<Item = i64>,
+    session: Option<SessionId>,
+) -> RawDocumentBuf {
+    let ids: RawArrayBuf = ids.into_iter().collect();
     let mut command = RawDocumentBuf::new();
     command.append(cstr!("killCursors"), collection);
     command.append(cstr!("cursors"), ids);
     if let Some(session) = session {
         command.append(cstr!("lsid"), session.document());
     }
-    Some((database.to_owned(), command))
+    command
 }

@@ -8,12 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
-use bson::{RawArrayBuf, RawDocumentBuf, cstr};
 use cmap_core::address::ServerAddress;
 use cmap_core::session::SessionId;
 use cmap_core::topology::{Criteria, ServerSelector};
 
-use crate::connection::{CheckOut, Connection};
+use crate::connection::{CheckOut, Connection, kill_command};
 use crate::operation::{Context, Ended, Means, Operation, SessionOf};
 use crate::runtime::Runtime;
 use crate::runtime::chores::Chore;
@@ -124,22 +123,11 @@ pub(super) async fn kill<R: Runtime>(
     session: SessionOf<'_, R>,
     connection: Option<Connection<R>>,
 ) -> Ended<R> {
-    let (command, selector) = (kill_command(ids, namespace), ServerSelector::Pinned(Arc::clone(server)));
-    let operation = Operation::new(context, (namespace.database.as_str(), command)).on(selector);
+    let command = kill_command(&namespace.collection, ids, namespace.of_user);
+    let selector = ServerSelector::Pinned(Arc::clone(server));
+    let operation = Operation::new(context, (namespace.database.as_str(), command)).on(selector).once();
     let budget = Some(Budget { is_told, ..context.budget(Some(Limit::Within(limit))) });
-    operation.once().carry_out(Means { session, connection, budget, makes_cursor: false }).await
-}
-
-/// The command that ends these.
-fn kill_command(ids: impl IntoIterator<Item = i64>, namespace: &DoomedNamespace) -> RawDocumentBuf {
-    let ids: RawArrayBuf = ids.into_iter().collect();
-    let mut command = RawDocumentBuf::new();
-    command.append(cstr!("killCursors"), namespace.collection.as_str());
-    command.append(cstr!("cursors"), ids);
-    if let Some(of_user) = namespace.of_user {
-        command.append(cstr!("lsid"), of_user.document());
-    }
-    command
+    operation.carry_out(Means { session, connection, budget, makes_cursor: false }).await
 }
 
 impl<R: Runtime> Drop for Reaper<R> {
