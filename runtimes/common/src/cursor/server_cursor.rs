@@ -106,25 +106,21 @@ impl<R: Runtime> ServerCursor<R> {
             Operation::new(&context, (database.as_str(), command)).on(self.selector()).tagged(self.opening.tag);
         let ended = operation.perform(self.means(session, budget)).await;
         self.borrowed = ended.borrowed;
-        match ended.result {
-            Ok(Answer { reply, connection, .. }) => self.go_on(reply.into_document(), connection),
-            Err(error) => {
-                self.keep(ended.connection);
-                self.fail(error)
-            }
-        }
-    }
-
-    fn go_on(mut self: Box<Self>, reply: RawDocumentBuf, connection: Option<Connection<R>>) -> Fetched<R> {
-        self.keep(connection);
-        let (batch, said) = match Batch::of(reply) {
-            Ok(read) => read,
-            Err(error) => return (Err(error.into()), Left::Failed(self)),
+        let (reply, connection) = match ended.result {
+            Ok(Answer { reply, connection, .. }) => (Ok(reply), connection),
+            Err(error) => (Err(error), ended.connection),
         };
-        self.reply.id = said.id;
-        // The session and the connection of one that is exhausted go back at once (SES-3).
-        let left = if said.id == 0 { Left::Exhausted } else { Left::Open(self) };
-        (Ok(batch), left)
+        if let Pinned::To(place) = &mut self.pinned {
+            *place = connection;
+        }
+        match reply.and_then(|reply| Ok(Batch::of(reply.into_document())?)) {
+            Ok((batch, said)) => {
+                self.reply.id = said.id;
+                // The session and the connection of one that is exhausted go back at once (SES-3).
+                (Ok(batch), if said.id == 0 { Left::Exhausted } else { Left::Open(self) })
+            }
+            Err(error) => self.fail(error),
+        }
     }
 
     fn fail(mut self: Box<Self>, error: OperationError) -> Fetched<R> {
@@ -136,13 +132,6 @@ impl<R: Runtime> ServerCursor<R> {
             self.reply.id = 0;
         }
         (Err(error), Left::Failed(self))
-    }
-
-    /// Keeps the connection, if it has one of its own.
-    fn keep(&mut self, connection: Option<Connection<R>>) {
-        if let Pinned::To(place) = &mut self.pinned {
-            *place = connection;
-        }
     }
 
     fn means<'s>(&mut self, session: Option<&'s mut Session<R>>, budget: Budget) -> Means<'s, R> {
