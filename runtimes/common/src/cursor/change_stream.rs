@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bson::RawDocumentBuf;
 use cmap_core::change_stream::{ChangeStream, Decision, StreamFailure};
-use cmap_core::connection::Fault;
 use cmap_core::pool::CheckOutErrorKind;
 use cmap_core::topology::{SelectionErrorKind, ServerSelector};
 
@@ -157,16 +156,10 @@ fn is_unreached(error: &OperationError) -> bool {
         return passes(error);
     }
     if let OperationErrorKind::Command(error) = &error.kind {
-        let lost_at_login =
-            matches!(&error.kind, CommandErrorKind::Reauthentication(error) if error.fault == Fault::Network);
-        return lost_at_login
+        return error.is_network()
             || matches!(
                 error.kind,
-                CommandErrorKind::Network(_)
-                    | CommandErrorKind::Timeout(_)
-                    | CommandErrorKind::Interrupted(_)
-                    | CommandErrorKind::Protocol(_)
-                    | CommandErrorKind::NoTimeLeft { .. }
+                CommandErrorKind::Timeout(_) | CommandErrorKind::Protocol(_) | CommandErrorKind::NoTimeLeft { .. }
             );
     }
     matches!(error.kind, OperationErrorKind::Cursor(CursorError::ServerGone(_)))
