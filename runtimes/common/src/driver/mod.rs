@@ -188,11 +188,12 @@ impl<R: Runtime> Driver<R> {
 
     /// How many entries there are for waiters, connections, time limits and closes.
     pub(crate) fn entries(&self) -> usize {
+        let closing = self.waits_for_the_end();
         let state = self.lock();
-        state.waiters.entries()
+        closing
+            + state.waiters.entries()
             + state.activities.len()
             + state.deadlines.entries()
-            + state.closing.len()
             + state.refused_logins.held.len()
             + state.warm_ups.len()
             + state.watch.as_ref().map_or(0, |watch| watch.entries())

@@ -5,7 +5,7 @@
 //! recorded where the feature `trace` is on and a recorder asks for it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use cmap_core::address::ServerAddress;
@@ -17,7 +17,6 @@ use cmap_core::pool::{
 use cmap_core::server::{OperationError, ServerId};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Input, MonitorCall, Output, TopologyDescription, WarmUpId};
-use slab::Slab;
 
 use super::check_outs::Waiters;
 use super::credentials::RefusedLogins;
@@ -61,8 +60,8 @@ pub(crate) struct State<R: Runtime> {
     pub(crate) events: EventQueue,
     /// What tasks of check-outs knew of the servers when they were last woken to choose among them.
     described: Arc<TopologyDescription>,
-    /// The wakers of the tasks that wait for the last connection of a closed pool.
-    pub(crate) closing: Slab<Waker>,
+    /// The waits for the last connection of a closed pool; those, too, that were given up.
+    pub(super) closing: Vec<Weak<Abort>>,
     /// The warm-ups that have not ended.
     pub(super) warm_ups: BTreeMap<WarmUpId, Filler<WarmedUp>>,
     pub(super) refused_logins: RefusedLogins,
@@ -134,7 +133,7 @@ impl<R: Runtime> State<R> {
             srv_lookup: SrvLookup::default(),
             events: EventQueue::default(),
             described,
-            closing: Slab::new(),
+            closing: Vec::new(),
             warm_ups: BTreeMap::new(),
             refused_logins: RefusedLogins::default(),
             armed: None,
@@ -158,7 +157,8 @@ impl<R: Runtime> State<R> {
         work.rings_alarm |= next.is_some_and(|at| self.arm(at));
         work.deliver = self.events.begin();
         if !self.closing.is_empty() && self.machine.connections() == 0 {
-            work.wake_all(self.closing.drain());
+            // No last waker is dropped here: a wait lifts its limit before it goes, and that under the lock.
+            work.wake_all(self.closing.drain(..).filter_map(|end| end.upgrade()?.abort(AbortReason::Closed)));
         }
     }
 
@@ -380,7 +380,6 @@ impl<R: Runtime> State<R> {
             self.give_up(now, check_out);
             work.wake(waker);
         }
-        work.wake_all(self.closing.drain());
         for (id, filler) in std::mem::take(&mut self.warm_ups) {
             self.machine.call(now, Input::CancelWarmUp(id), None);
             work.jobs.push(Job::EndWarmUp(filler, None));
