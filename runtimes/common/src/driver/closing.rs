@@ -32,7 +32,7 @@ impl<R: Runtime> Driver<R> {
             state.machine.call(now, Input::Close, None);
             state.report_refused(now);
             work.wake_all(state.abort_all(true, AbortReason::Closed));
-            work.wake_all(state.srv_lookup.end());
+            work.wake_all(state.srv_lookup.abort(AbortReason::Closed));
         });
         // Those of servers that joined meanwhile.
         self.close_monitors();

@@ -61,7 +61,7 @@ use crate::runtime::Runtime;
 use crate::runtime::slot::Filler;
 use crate::runtime::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::socket::Socket;
-use crate::socket::abort::Abort;
+use crate::socket::abort::{Abort, AbortReason};
 use crate::socket::buffer_pool::SharedBufferPool;
 use crate::time::Clock;
 
@@ -403,6 +403,6 @@ impl<R: Runtime> Drop for Driver<R> {
         self.listeners.end();
         self.alarm.ring();
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        state.srv_lookup.end().into_iter().for_each(Waker::wake);
+        state.srv_lookup.abort(AbortReason::Closed).into_iter().for_each(Waker::wake);
     }
 }

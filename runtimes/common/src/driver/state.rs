@@ -22,7 +22,6 @@ use super::check_outs::Waiters;
 use super::credentials::RefusedLogins;
 use super::limits::Deadlines;
 use super::member::{Heartbeat, Member};
-use super::tasks::SrvLookup;
 use super::warm_up::WarmedUp;
 use super::{Job, Work};
 use crate::error::{CheckOutError, RuntimeGone};
@@ -56,7 +55,8 @@ pub(crate) struct State<R: Runtime> {
     pub(crate) deadlines: Deadlines,
     /// The checks under way.
     pub(super) heartbeats: BTreeMap<ServerId, Heartbeat>,
-    pub(crate) srv_lookup: SrvLookup,
+    /// Aborts the lookup of SRV records, if one is under way, at the end of the client.
+    pub(super) srv_lookup: Arc<Abort>,
     pub(crate) events: EventQueue,
     /// What tasks of check-outs knew of the servers when they were last woken to choose among them.
     described: Arc<TopologyDescription>,
@@ -130,7 +130,7 @@ impl<R: Runtime> State<R> {
             activities: BTreeMap::new(),
             deadlines: Deadlines::default(),
             heartbeats: BTreeMap::new(),
-            srv_lookup: SrvLookup::default(),
+            srv_lookup: Arc::default(),
             events: EventQueue::default(),
             described,
             closing: Vec::new(),
@@ -195,8 +195,7 @@ impl<R: Runtime> State<R> {
             Output::Selection(event) => self.events.push(&self.first_seed, Event::Selection(event)),
             Output::Monitor { server, call } => self.act_for_monitor(now, server, call, work),
             Output::ResolveSrv { name } => {
-                let abort = self.srv_lookup.begin();
-                work.jobs.push(Job::LookUpSrv { name, abort });
+                work.jobs.push(Job::LookUpSrv { name, abort: Arc::clone(&self.srv_lookup) });
             }
             Output::WarmedUp { warm_up, result } => {
                 let filler = self.warm_ups.remove(&warm_up);

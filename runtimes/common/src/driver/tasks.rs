@@ -7,7 +7,6 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 use std::time::Duration;
 
 use bson::rawdoc;
@@ -22,12 +21,8 @@ use crate::error::{CommandErrorKind, RuntimeGone};
 use crate::establish::Requester;
 use crate::runtime::Runtime;
 use crate::socket::Socket;
-use crate::socket::abort::{Abort, AbortReason};
+use crate::socket::abort::Abort;
 use crate::socket::buffer_pool::SharedBufferPool;
-
-/// The lookup that is under way, if there is one.
-#[derive(Default)]
-pub(super) struct SrvLookup(Option<Arc<Abort>>);
 
 /// The duty to report the end of a refresh.
 struct Report<R: Runtime> {
@@ -36,19 +31,8 @@ struct Report<R: Runtime> {
     done: bool,
 }
 
-impl SrvLookup {
-    /// Begins one: there is no other, because the machine asks again only after an answer.
-    pub(super) fn begin(&mut self) -> Arc<Abort> {
-        Arc::clone(self.0.insert(Arc::default()))
-    }
-
-    /// Aborts it. Returns its task, to be woken without the lock.
-    pub(super) fn end(&mut self) -> Option<Waker> {
-        self.0.take().and_then(|abort| abort.abort(AbortReason::Closed))
-    }
-}
-
-/// Looks up the SRV records of `name`, and hands the answer to `driver`.
+/// Looks up the SRV records of `name`, and hands the answer to `driver`. There is no other lookup, because the machine asks again only
+/// after an answer.
 pub(super) fn look_up_srv<R: Runtime>(driver: &Arc<Driver<R>>, name: String, abort: Arc<Abort>) {
     let (settings, clock) = (Arc::clone(&driver.settings), driver.clock.clone());
     let until = clock.deadline(driver.settings.timeout);
