@@ -24,11 +24,12 @@ use crate::socket::Socket;
 use crate::socket::abort::Abort;
 use crate::socket::buffer_pool::SharedBufferPool;
 
-/// The duty to report the end of a refresh.
+/// The duty to report the end of a refresh, done when it is dropped.
 struct Report<R: Runtime> {
     driver: Weak<Driver<R>>,
     connection: Handle,
-    done: bool,
+    /// None if the runtime drops the task half-way.
+    outcome: Option<Result<Box<Socket<R::Stream>>, OperationError>>,
 }
 
 /// Looks up the SRV records of `name`, and hands the answer to `driver`. There is no other lookup, because the machine asks again only
@@ -59,16 +60,17 @@ pub(super) fn refresh<R: Runtime>(
     socket: Box<Socket<R::Stream>>,
     timeout: Duration,
 ) {
-    let report = Report { driver: Arc::downgrade(driver), connection, done: false };
+    let mut report = Report { driver: Arc::downgrade(driver), connection, outcome: None };
     let clock = driver.clock.clone();
     let until = clock.now() + timeout;
     driver.clock.runtime().spawn(async move {
         let outcome = clock.before(Some(until), ping::<R>(socket)).await;
-        report.end(outcome.unwrap_or_else(|| {
+        report.outcome = Some(outcome.unwrap_or_else(|| {
             let text =
                 format!("no answer within {timeout:?} on a connection that was idle; refreshTimeout allows more");
             Err(OperationError::new(Fault::Timeout, Cause::new(&text)))
         }));
+        drop(report);
     });
 }
 
@@ -97,49 +99,32 @@ fn failure(kind: CommandErrorKind) -> OperationError {
     OperationError::new(kind.fault().unwrap_or(Fault::Other), Cause::of(&kind))
 }
 
-impl<R: Runtime> Report<R> {
-    fn end(mut self, outcome: Result<Box<Socket<R::Stream>>, OperationError>) {
-        self.done = true;
-        match (self.driver.upgrade(), outcome) {
-            (Some(driver), Ok(socket)) => driver.handle_refreshed(self.connection, socket),
-            (Some(driver), Err(error)) => driver.handle_refresh_failed(self.connection, error),
-            (None, Ok(socket)) => socket.close(),
-            (None, Err(_)) => {}
-        }
-    }
-}
-
 impl<R: Runtime> Drop for Report<R> {
     fn drop(&mut self) {
-        if !self.done
-            && let Some(driver) = self.driver.upgrade()
-        {
-            // First, as for an establishment.
-            if !std::thread::panicking() {
-                driver.handle_runtime_gone();
-            }
-            driver.handle_refresh_failed(self.connection, OperationError::new(Fault::Other, Cause::of(&RuntimeGone)));
+        let (connection, outcome) = (self.connection, self.outcome.take());
+        let Some(driver) = self.driver.upgrade() else {
+            outcome.into_iter().flatten().for_each(|socket| socket.close());
+            return;
+        };
+        // First, as for an establishment.
+        if outcome.is_none() && !std::thread::panicking() {
+            driver.handle_runtime_gone();
         }
-    }
-}
-
-impl<R: Runtime> Driver<R> {
-    fn handle_refreshed(self: &Arc<Self>, connection: Handle, socket: Box<Socket<R::Stream>>) {
-        self.drive(|state, now, work| {
-            state.set_own_work(connection, false);
-            // Refused only if the pool had not asked.
-            let answer = state.machine.call(now, Input::Refreshed(connection), Some(socket));
-            if let Answer::Misuse(_, socket) = answer {
-                work.jobs.extend(socket.map(Job::Close));
+        let outcome = outcome.unwrap_or_else(|| Err(OperationError::new(Fault::Other, Cause::of(&RuntimeGone))));
+        driver.drive(|state, now, work| match outcome {
+            Ok(socket) => {
+                state.set_own_work(connection, false);
+                // Refused only if the pool had not asked.
+                let answer = state.machine.call(now, Input::Refreshed(connection), Some(socket));
+                if let Answer::Misuse(_, socket) = answer {
+                    work.jobs.extend(socket.map(Job::Close));
+                }
             }
-        });
-    }
-
-    fn handle_refresh_failed(self: &Arc<Self>, connection: Handle, error: OperationError) {
-        self.drive(|state, now, _| {
-            state.forget(connection);
-            // It was reported once, so it is being refreshed, or has been forgotten.
-            state.machine.call(now, Input::RefreshFailed(connection, error), None);
+            Err(error) => {
+                state.forget(connection);
+                // It was reported once, so it is being refreshed, or has been forgotten.
+                state.machine.call(now, Input::RefreshFailed(connection, error), None);
+            }
         });
     }
 }
