@@ -359,16 +359,9 @@ impl<A> Waiters<A> {
         self.places.len() + self.of_selection.len()
     }
 
-    /// Answers all remaining waiters; returns their check-outs and the tasks to wake.
-    pub(crate) fn answer_all(&mut self, answer: impl Fn() -> A) -> Vec<(CheckOut, Waker)> {
-        self.of_selection.clear();
-        let waiting = self.places.iter_mut().filter(|(_, place)| matches!(place, Place::Waiting { .. }));
-        waiting
-            .filter_map(|(_, place)| match std::mem::replace(place, Place::Answered(answer())) {
-                Place::Waiting { check_out, waker } => Some((check_out, waker)),
-                Place::Answered(_) => None,
-            })
-            .collect()
+    /// What all who are not answered wait for.
+    pub(super) fn waiting(&self) -> Vec<CheckOut> {
+        self.places.iter().filter_map(|(place, _)| self.check_out_at(place)).collect()
     }
 }
 

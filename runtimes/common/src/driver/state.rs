@@ -374,10 +374,10 @@ impl<R: Runtime> State<R> {
         work.wake_all(self.abort_all(false, AbortReason::RuntimeGone));
         work.wake_all(self.abort_all(true, AbortReason::RuntimeGone));
         work.wake_all(self.deadlines.abort_all(AbortReason::RuntimeGone));
-        for (check_out, waker) in self.waiters.answer_all(|| Err(RuntimeGone.into())) {
+        for check_out in self.waiters.waiting() {
             // It waited, and no outputs were drained since: there is no delivery to lose.
             self.give_up(now, check_out);
-            work.wake(waker);
+            self.answer(now, check_out, Err(RuntimeGone.into()), work);
         }
         for (id, filler) in std::mem::take(&mut self.warm_ups) {
             self.machine.call(now, Input::CancelWarmUp(id), None);
