@@ -7,7 +7,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::topology::{Answer, Criteria, Input, WarmUpId};
 
-use super::Driver;
+use super::{Driver, Job};
 use crate::error::{RuntimeGone, WarmUpError};
 use crate::runtime::Runtime;
 use crate::runtime::slot::Slot;
@@ -15,7 +15,7 @@ use crate::runtime::slot::Slot;
 /// The servers that a warm-up was for, or what they lack.
 pub(super) type WarmedUp = Result<Vec<ServerAddress>, WarmUpError>;
 
-/// One warm-up. Dropping it gives it up.
+/// One warm-up. Dropping it gives it up, with what it has come to.
 struct WarmUp<'a, R: Runtime> {
     driver: &'a Arc<Driver<R>>,
     id: WarmUpId,
@@ -39,33 +39,26 @@ impl<R: Runtime> Driver<R> {
             Ok(id)
         })?;
         let warm_up = WarmUp { driver: &self, id };
-        let in_time = self.within(limit, poll_fn(|cx| slot.poll(cx))).await;
-        match in_time.ok().or_else(|| warm_up.give_up().map(Ok)) {
-            Some(ended) => ended?,
-            // It has ended by now, and its result is on its way.
-            None => poll_fn(|cx| slot.poll(cx)).await?,
+        if let Ok(ended) = self.within(limit, poll_fn(|cx| slot.poll(cx))).await {
+            return ended?;
         }
-    }
-}
-
-impl<R: Runtime> WarmUp<'_, R> {
-    /// Nobody waits any longer. Returns what it has come to, unless it had ended.
-    fn give_up(&self) -> Option<WarmedUp> {
-        // Dropped behind the lock, as wakers must be.
-        let (_filler, given_up) = self.driver.drive(|state, now, _| {
-            let filler = state.warm_ups.remove(&self.id)?;
-            match state.machine.call(now, Input::CancelWarmUp(self.id), None) {
-                Answer::WarmUpCancelled(Some(ended)) => Some((filler, ended.map_err(Into::into))),
-                // Nothing was left to wait for.
-                Answer::Done | _ => Some((filler, Ok(Vec::new()))),
-            }
-        })?;
-        Some(given_up)
+        drop(warm_up);
+        // It has its result now; or it had ended before, and that is on its way.
+        poll_fn(|cx| slot.poll(cx)).await?
     }
 }
 
 impl<R: Runtime> Drop for WarmUp<'_, R> {
     fn drop(&mut self) {
-        self.give_up();
+        self.driver.drive(|state, now, work| {
+            // None if it has ended.
+            let Some(filler) = state.warm_ups.remove(&self.id) else { return };
+            let ended = match state.machine.call(now, Input::CancelWarmUp(self.id), None) {
+                Answer::WarmUpCancelled(Some(ended)) => ended.map_err(Into::into),
+                // Nothing was left to wait for.
+                Answer::Done | _ => Ok(Vec::new()),
+            };
+            work.jobs.push(Job::EndWarmUp(filler, Some(ended)));
+        });
     }
 }
