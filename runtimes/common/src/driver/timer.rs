@@ -35,11 +35,7 @@ pub(crate) struct Alarm {
     waker: AtomicWaker,
 }
 
-struct Timer<R: Runtime> {
-    driver: Weak<Driver<R>>,
-    alarm: Arc<Alarm>,
-    clock: Clock<R>,
-}
+struct Timer<R: Runtime>(Weak<Driver<R>>);
 
 /// The two clocks when they were last compared.
 struct Suspension {
@@ -50,8 +46,7 @@ struct Suspension {
 /// Starts the timer of `driver`.
 pub(super) fn start<R: Runtime>(driver: &Arc<Driver<R>>) {
     let (alarm, clock) = (Arc::clone(&driver.alarm), driver.clock.clone());
-    let timer = Timer { driver: Arc::downgrade(driver), alarm, clock };
-    driver.clock.runtime().spawn(timer.run());
+    driver.clock.runtime().spawn(Timer(Arc::downgrade(driver)).run(alarm, clock));
 }
 
 impl<R: Runtime> Driver<R> {
@@ -89,11 +84,11 @@ impl Alarm {
 }
 
 impl<R: Runtime> Timer<R> {
-    async fn run(self) {
-        let mut suspension = Suspension::watch(&self.clock);
+    async fn run(self, alarm: Arc<Alarm>, clock: Clock<R>) {
+        let mut suspension = Suspension::watch(&clock);
         // Only the caller's handles keep the driver alive.
-        while let Some(driver) = self.driver.upgrade() {
-            if suspension.has_ended(&self.clock) {
+        while let Some(driver) = self.0.upgrade() {
+            if suspension.has_ended(&clock) {
                 driver.call(Input::Resume);
             }
             let next = driver.handle_timeout();
@@ -101,14 +96,14 @@ impl<R: Runtime> Timer<R> {
             driver.report_if_broken();
             drop(driver);
             let rung = poll_fn(|cx| {
-                self.alarm.waker.register(cx.waker());
-                if self.alarm.rings.swap(false, Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+                alarm.waker.register(cx.waker());
+                if alarm.rings.swap(false, Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
             });
-            self.clock.before(next, rung).await;
-            let now = self.clock.now();
+            clock.before(next, rung).await;
+            let now = clock.now();
             if next.is_some_and(|at| now.saturating_since(at) > LATE) {
                 // Else a check whose answer lies in its socket would fail, and all connections be closed.
-                self.clock.sleep_until(now + A_TURN).await;
+                clock.sleep_until(now + A_TURN).await;
             }
         }
     }
@@ -116,7 +111,7 @@ impl<R: Runtime> Timer<R> {
 
 impl<R: Runtime> Drop for Timer<R> {
     fn drop(&mut self) {
-        if let Some(driver) = self.driver.upgrade() {
+        if let Some(driver) = self.0.upgrade() {
             driver.handle_runtime_gone();
         }
     }
