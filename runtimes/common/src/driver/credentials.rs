@@ -173,7 +173,7 @@ impl<R: Runtime> State<R> {
     /// The server to prove a credential to: one where users are changed; else the last one that refused the old credential, because it
     /// knows of the change; else a secondary or a router, which may learn of it later.
     fn answering_member(&self) -> Option<&Arc<Member<R>>> {
-        if self.has_own_monitor() {
+        if self.monitor_options.is_none() {
             return self.members.values().next();
         }
         let of_type = |is_it: fn(ServerType) -> bool| {

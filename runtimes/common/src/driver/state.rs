@@ -47,7 +47,8 @@ pub(crate) struct State<R: Runtime> {
     /// The servers, those included that have left and are not drained yet.
     pub(crate) members: BTreeMap<ServerId, Arc<Member<R>>>,
     settings: Arc<Settings<R>>,
-    monitor_options: Option<MonitorOptions>,
+    /// None if the owner has a monitor, and not the client.
+    pub(super) monitor_options: Option<MonitorOptions>,
     /// Events of the topology as a whole go with it.
     pub(super) first_seed: Arc<ServerAddress>,
     /// Every connection from the start of its establishment until it is closed.
@@ -160,11 +161,6 @@ impl<R: Runtime> State<R> {
             // No last waker is dropped here: a wait lifts its limit before it goes, and that under the lock.
             work.wake_all(self.closing.drain(..).filter_map(|end| end.upgrade()?.abort(AbortReason::Closed)));
         }
-    }
-
-    /// Whether the owner has a monitor, and not the client.
-    pub(crate) fn has_own_monitor(&self) -> bool {
-        self.monitor_options.is_none()
     }
 
     fn act(&mut self, now: Instant, output: Output<Box<Socket<R::Stream>>>, work: &mut Work<R>) {
