@@ -56,19 +56,15 @@ impl CursorOptions {
 impl CursorKind {
     pub(super) fn of_command(command: &RawDocument) -> Self {
         let says = |field: &str| command.get_bool(field).unwrap_or_default();
-        let is_change_stream = is_change_stream(command);
+        let pipeline = command.get_array("pipeline").ok();
+        let first = pipeline.and_then(|pipeline| pipeline.into_iter().next()?.ok()?.as_document());
+        let is_change_stream = first.is_some_and(|stage| stage.get("$changeStream").is_ok_and(|field| field.is_some()));
         Self {
             is_tailable: says("tailable") || is_change_stream,
             awaits_data: says("tailable") && says("awaitData") || is_change_stream,
             writes: Outline::of(&Command::new("", command)).writes_result(),
         }
     }
-}
-
-fn is_change_stream(command: &RawDocument) -> bool {
-    let pipeline = command.get_array("pipeline").ok();
-    let first = pipeline.and_then(|pipeline| pipeline.into_iter().next()?.ok()?.as_document());
-    first.is_some_and(|stage| stage.get("$changeStream").is_ok_and(|field| field.is_some()))
 }
 
 #[cfg(test)]
