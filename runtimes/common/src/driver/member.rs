@@ -1,5 +1,5 @@
-//! One server of the topology on this side of the sockets: how its connections are established, and its monitor, which stands next to the
-//! topology's machine, and outside its lock.
+//! One server of the topology on this side of the sockets: how its connections are established, and its monitor with its sockets, which
+//! stands next to the topology's machine, and outside its lock.
 //!
 //! Each monitor has a mutex of its own. The timer, the tasks of its sockets and the end of the client take it; the
 //! calls of applications don't, so that none of them waits while a hello is decoded. The topology's calls of a monitor
@@ -7,26 +7,37 @@
 //! lock. A monitor's lock is taken before the topology's, never the other way round, and never two of them; that of the requests
 //! is the last one.
 //!
+//! A task of its own opens, reads and writes each of a monitor's sockets, until the monitor closes it. The core decides the contents of
+//! messages ([`cmap_core::monitor`]), and keeps time: a socket has no limits of its own here.
+//!
 //! Each check whose begin had an event has one for its end, also where its server leaves meanwhile (MON-13). The machine hears nothing
 //! more of a server that has left, and its monitor ends only afterwards.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::ops::Bound;
+use std::pin::Pin;
+use std::task::Poll;
 
+use cmap_core::ErrorChain;
 use cmap_core::address::ServerAddress;
+use cmap_core::connection::{Fault, Phase};
 use cmap_core::monitor::{Action, Call, HeartbeatEvent, Monitor, MonitorConnection, Output, Socket};
 use cmap_core::pool::{Cause, IdentityId};
 use cmap_core::server::{ServerEvent, ServerId};
 use cmap_core::time::Instant;
 use cmap_core::topology::Input;
+use cmap_core::wire::HEADER_LEN;
+use futures_io::{AsyncRead, AsyncWrite};
 
-use super::monitor_socket::MonitorSocket;
 use super::state::State;
 use super::{Driver, Job, Work};
-use crate::establish::{Establisher, Settings};
+use crate::establish::{Establisher, Settings, lost};
 use crate::events::Event;
 use crate::runtime::Runtime;
-use crate::runtime::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::runtime::sync::{Arc, AtomicWaker, Mutex, MutexGuard, PoisonError, Weak};
+use crate::socket::abort::{Abort, AbortReason};
+use crate::socket::{hung_up, write_all};
 
 /// A server, or an identity's pool there.
 pub(crate) struct Member<R: Runtime> {
@@ -54,6 +65,24 @@ pub(super) struct Heartbeat {
     connection: MonitorConnection,
     since: Instant,
     awaited: bool,
+}
+
+/// The state of a monitor's socket that its task shares.
+#[derive(Debug, Default)]
+pub(crate) struct MonitorSocket {
+    abort: Abort,
+    outgoing: Mutex<Vec<u8>>,
+    writer: AtomicWaker,
+}
+
+/// The number of bytes read at once. A reply is seldom longer, and a flood of replies is read in small portions, so
+/// that the task yields often.
+const READ: usize = 1024;
+
+/// The next step of its task.
+enum Next {
+    Send(Vec<u8>),
+    Take(usize),
 }
 
 impl<R: Runtime> Member<R> {
@@ -138,12 +167,13 @@ impl MonitorState {
                 work.jobs.push(Job::Open { member: Arc::clone(member), socket, shared });
             }
             Action::Send(socket) => {
-                let mut bytes = Vec::new();
-                self.monitor.write_to(socket, &mut bytes);
-                work.wake_all(self.sockets.get(&socket).and_then(|shared| shared.send(&bytes)));
+                let Some(shared) = self.sockets.get(&socket) else { return };
+                self.monitor.write_to(socket, &mut shared.outgoing());
+                work.wake_all(shared.writer.take());
             }
             Action::Close(socket) => {
-                work.wake_all(self.sockets.remove(&socket).and_then(|shared| shared.close()));
+                let shared = self.sockets.remove(&socket);
+                work.wake_all(shared.and_then(|shared| shared.abort.abort(AbortReason::Closed)));
             }
         }
     }
@@ -216,5 +246,85 @@ impl<R: Runtime> State<R> {
             self.tell(server, Event::Server(ServerEvent::Heartbeat(failed)));
         }
         self.tell(server, Event::Server(event));
+    }
+}
+
+impl MonitorSocket {
+    /// Opens `socket` in a task of its own, and serves it.
+    pub(crate) fn begin<R: Runtime>(self: Arc<Self>, driver: Weak<Driver<R>>, member: Arc<Member<R>>, socket: Socket) {
+        let runtime = member.establisher.settings.clock.runtime().clone();
+        runtime.spawn(async move {
+            let served = self.abort.during(self.serve(&driver, &member, socket)).await;
+            // A socket that was closed meanwhile is dropped.
+            if let Ok((fault, cause)) = served {
+                tell(&driver, &member, |monitor, now| monitor.handle_failed(now, socket, fault, cause));
+            }
+        });
+    }
+
+    /// Ends with an error only.
+    async fn serve<R: Runtime>(
+        &self,
+        driver: &Weak<Driver<R>>,
+        member: &Arc<Member<R>>,
+        socket: Socket,
+    ) -> (Fault, Cause) {
+        let establisher = &member.establisher;
+        let mut stream = match establisher.open().await {
+            Ok(stream) => stream,
+            Err(error) => return (error.fault, Cause::of(&error)),
+        };
+        tell(driver, member, |monitor, now| monitor.handle_connected(now, socket));
+        let mut buffer = [0; READ];
+        let mut received = 0;
+        loop {
+            let done = match self.next(&mut stream, &mut buffer).await {
+                Ok(Next::Send(bytes)) => write_all(&mut stream, &bytes).await,
+                Ok(Next::Take(count)) => {
+                    received += count;
+                    let bytes = buffer.get(..count).unwrap_or_default();
+                    tell(driver, member, |monitor, now| monitor.handle_bytes(now, socket, bytes));
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
+            if let Err(error) = done {
+                let fault = lost(Phase::Hello, &error, "").fault;
+                // Less than a message's header is no answer: a part of an alert of TLS, perhaps.
+                let advice = if received < HEADER_LEN { establisher.advice_before_hello() } else { "" };
+                return (fault, Cause::new(&format!("{}{advice}", ErrorChain(&error))));
+            }
+        }
+    }
+
+    fn outgoing(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.outgoing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for bytes to send, or for bytes that came.
+    async fn next(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        buffer: &mut [u8],
+    ) -> std::io::Result<Next> {
+        poll_fn(|cx| {
+            self.writer.register(cx.waker());
+            let outgoing = std::mem::take(&mut *self.outgoing());
+            if !outgoing.is_empty() {
+                return Poll::Ready(Ok(Next::Send(outgoing)));
+            }
+            Pin::new(&mut *stream).poll_read(cx, buffer).map(|read| match read? {
+                0 => Err(hung_up()),
+                count => Ok(Next::Take(count)),
+            })
+        })
+        .await
+    }
+}
+
+/// Something happened at one of a monitor's sockets.
+fn tell<R: Runtime>(driver: &Weak<Driver<R>>, member: &Arc<Member<R>>, call: impl FnOnce(&mut Monitor, Instant)) {
+    if let Some(driver) = driver.upgrade() {
+        member.drive(&driver, call);
     }
 }

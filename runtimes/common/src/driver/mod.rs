@@ -8,7 +8,7 @@
 //! | `mod` | the driver: lock, call, drain, unlock, and what a call leaves to be done then |
 //! | `state` | what the mutex guards, and how it carries out the machine's outputs |
 //! | `check_outs` | check-outs and check-ins; who waits for an answer; a user's choice among suitable servers |
-//! | `member`, `monitor_socket` | one of the servers: its connections' establisher, its monitor; the monitor's sockets |
+//! | `member` | one of the servers: its connections' establisher, its monitor, the monitor's sockets |
 //! | `timer` | the task that sleeps until the next timeout, and notices that the machine was suspended |
 //! | `limits` | time limits of operations, and of what else waits |
 //! | `tasks` | pings on connections that have been idle for long, and lookups of SRV records |
@@ -24,7 +24,6 @@ mod credentials;
 mod holders;
 mod limits;
 mod member;
-mod monitor_socket;
 #[cfg(feature = "trace")]
 mod recording;
 mod state;
@@ -49,8 +48,7 @@ use cmap_core::topology::{self, Input, SelectionDetail, TopologyDescription};
 
 pub(crate) use self::check_outs::{Begun, Narrowed};
 pub(crate) use self::closing::Closing;
-use self::member::Member;
-use self::monitor_socket::MonitorSocket;
+use self::member::{Member, MonitorSocket};
 use self::state::State;
 pub(crate) use self::state::{Answer, Delivery, Machine};
 use self::timer::Alarm;
