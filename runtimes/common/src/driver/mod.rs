@@ -9,8 +9,7 @@
 //! | `state` | what the mutex guards, and how it carries out the machine's outputs |
 //! | `check_outs` | check-outs and check-ins; who waits for an answer; a user's choice among suitable servers |
 //! | `member` | one of the servers: its connections' establisher, its monitor, the monitor's sockets |
-//! | `timer` | the task that sleeps until the next timeout, and notices that the machine was suspended |
-//! | `limits` | time limits of operations, and of what else waits |
+//! | `timer` | the task that sleeps until the next timeout, and notices that the machine was suspended; limits of time |
 //! | `tasks` | pings on connections that have been idle for long, and lookups of SRV records |
 //! | `warm_up` | the wait for connections that nobody needs yet |
 //! | `credentials` | a new credential, proven before it is used; users besides that of the options |
@@ -22,7 +21,6 @@ mod check_outs;
 mod closing;
 mod credentials;
 mod holders;
-mod limits;
 mod member;
 #[cfg(feature = "trace")]
 mod recording;

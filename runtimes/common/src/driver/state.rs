@@ -20,8 +20,8 @@ use cmap_core::topology::{CheckOut, Input, MonitorCall, Output, TopologyDescript
 
 use super::check_outs::Waiters;
 use super::credentials::RefusedLogins;
-use super::limits::Deadlines;
 use super::member::{Heartbeat, Member};
+use super::timer::Deadlines;
 use super::warm_up::WarmedUp;
 use super::{Job, Work};
 use crate::error::{CheckOutError, RuntimeGone};
