@@ -14,8 +14,7 @@
 //! | `fetching` | a getMore under way, in a task |
 //! | `reaper` | the cursors that nobody reads any more, and the tasks that end them on their servers |
 //! | `batch` | the documents of a reply, read in place |
-//! | `options` | what goes along with getMores |
-//! | `time` | what a limit of time is for: the cursor's life, or one iteration |
+//! | `options` | what goes along with getMores; what a limit of time is for: the cursor's life, or one iteration |
 
 mod batch;
 mod change_stream;
@@ -26,10 +25,8 @@ mod options;
 mod reader;
 mod reaper;
 mod server_cursor;
-mod time;
 
 pub use self::cursors::{Cursor, SessionCursor, TypedCursor};
 pub(crate) use self::opening::Results;
-pub use self::options::CursorOptions;
+pub use self::options::{CursorOptions, TimeoutMode};
 pub(crate) use self::reaper::Doomed;
-pub use self::time::TimeoutMode;

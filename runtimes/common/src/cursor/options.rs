@@ -1,4 +1,5 @@
-//! What goes along with a cursor's getMores, and what its command says about it.
+//! What goes along with a cursor's getMores, what its command says about it, and what its limit of time is for: its life, or one iteration
+//! (CSOT, *Cursors*).
 
 use std::time::Duration;
 
@@ -6,7 +7,10 @@ use bson::{RawBson, RawDocument};
 use cmap_core::connection::{Command, Outline};
 use cmap_core::wire::integer;
 
-use super::time::TimeoutMode;
+use crate::error::CursorError;
+use crate::operation::Context;
+use crate::runtime::Runtime;
+use crate::time::{Budget, Limit};
 
 /// What goes along with the getMores of a cursor. By default they take over what the command says itself: see
 /// [`of_command`](Self::of_command).
@@ -35,6 +39,47 @@ pub(super) struct CursorKind {
     pub(super) awaits_data: bool,
     /// Whether it writes its result, which is no document of the cursor's.
     pub(super) writes: bool,
+}
+
+/// What the limit of time of a cursor's operation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutMode {
+    /// All of the cursor's life, from the command that makes it to the last getMore. The server learns the limit, too. For
+    /// cursors that are not tailable, and their default.
+    CursorLifetime,
+    /// The command that makes the cursor, and each iteration. The server is not told the limit, which it would take for that of
+    /// the cursor's life. The default of tailable cursors, and the only mode that they have.
+    Iteration,
+}
+
+/// The limits of a cursor's commands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CursorTime {
+    pub(super) mode: TimeoutMode,
+    /// The user's; `None` is timeoutMS.
+    limit: Option<Limit>,
+    /// For the command that makes the cursor, and the cursor's life.
+    pub(super) first: Budget,
+    /// Whether the last wait was made shorter for the end of its iteration: another one would be shorter still.
+    pub(super) was_short: bool,
+}
+
+/// How long the server waits for data in a getMore, if nobody tells it.
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+
+/// How much later an empty batch may come than the wait and the round trip say, where half of what is left is not less.
+const SLACK: Duration = Duration::from_millis(100);
+
+/// A wait that is not worth another getMore, unless the user has chosen it.
+const SHORT: Duration = Duration::from_millis(30);
+
+/// How long a getMore that awaits data may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wait {
+    /// The user's; `None` leaves it to the server.
+    pub(super) longest: Option<Duration>,
+    /// The shortest recent round trip to the server.
+    pub(super) round_trip: Duration,
 }
 
 impl CursorOptions {
@@ -67,11 +112,100 @@ impl CursorKind {
     }
 }
 
+impl Wait {
+    /// How long it is, if nothing limits it.
+    pub(super) fn duration(self) -> Duration {
+        self.longest.unwrap_or(DEFAULT_WAIT)
+    }
+
+    /// Whether an empty batch comes before the end of an iteration that has so much time left. One that comes too late costs the
+    /// connection, and the cursor.
+    pub(super) fn fits(self, left: Duration) -> bool {
+        match self.told(Some(left)) {
+            Some(told) => told >= self.duration().min(SHORT),
+            None => left > DEFAULT_WAIT.saturating_add(self.round_trip).saturating_add(SLACK),
+        }
+    }
+
+    /// Whether so much time is left that the wait has to be shorter.
+    pub(super) fn is_shortened(self, left: Option<Duration>) -> bool {
+        self.told(left) < self.longest
+    }
+
+    /// The `maxTimeMS` to send, when so much time is left; `None` is no limit.
+    pub(super) fn told(self, left: Option<Duration>) -> Option<Duration> {
+        let longest = self.longest?;
+        let fitting = |left: Duration| left.saturating_sub(self.round_trip.saturating_add(SLACK.min(left / 2)));
+        Some(left.map_or(longest, |left| fitting(left).min(longest)))
+    }
+}
+
+impl CursorTime {
+    /// The time of a cursor that is about to be made: `limit` is the user's.
+    pub(super) fn begin<R: Runtime>(
+        context: &Context<R>,
+        limit: Option<Limit>,
+        kind: CursorKind,
+        options: &CursorOptions,
+    ) -> Result<Self, CursorError> {
+        let length = length(context, limit);
+        let is_limited = length.is_some() || matches!(limit, Some(Limit::Until(_)));
+        let mode = match (options.timeout_mode, kind.is_tailable) {
+            (Some(TimeoutMode::Iteration), false) if kind.writes => return Err(CursorError::IterationOfWriting),
+            (Some(TimeoutMode::CursorLifetime), true) if is_limited => return Err(CursorError::LifetimeOfTailable),
+            (_, true) => TimeoutMode::Iteration,
+            (mode, false) => mode.unwrap_or(TimeoutMode::CursorLifetime),
+        };
+        if let (Some(wait), Some(limit)) = (options.max_await_time, length)
+            && wait >= limit
+        {
+            return Err(CursorError::WaitTooLong { wait, limit });
+        }
+        // A server that waits for data takes the limit for that of this command alone.
+        let is_told = mode == TimeoutMode::CursorLifetime || kind.awaits_data;
+        Ok(Self { mode, limit, first: Budget { is_told, ..context.budget(limit) }, was_short: false })
+    }
+
+    /// For an iteration that begins now.
+    pub(super) fn iteration<R: Runtime>(&self, context: &Context<R>) -> Budget {
+        match self.mode {
+            TimeoutMode::CursorLifetime => self.first,
+            TimeoutMode::Iteration => Budget { is_told: false, ..context.budget(self.limit) },
+        }
+    }
+
+    /// What comes after has another limit, if there is one.
+    pub(super) fn set_limit(&mut self, limit: Option<Limit>) {
+        self.limit = limit.or(self.limit);
+    }
+
+    /// The limit of a killCursors, which begins anew, and whether the user or the options have set it.
+    pub(super) fn refreshed<R: Runtime>(&self, context: &Context<R>, most: Duration) -> (Duration, bool) {
+        let length = length(context, self.limit);
+        (length.map_or(most, |length| length.min(most)), length.is_some())
+    }
+}
+
+/// How long an operation may take that begins now, where its user or the options say that.
+fn length<R: Runtime>(context: &Context<R>, limit: Option<Limit>) -> Option<Duration> {
+    match limit {
+        None => context.timeout,
+        Some(Limit::Within(limit)) => Some(limit),
+        Some(Limit::None | Limit::Until(_)) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use bson::rawdoc;
 
     use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn wait(longest: Option<Duration>) -> Wait {
+        Wait { longest, round_trip: 20 * MS }
+    }
 
     #[test]
     fn a_command_says_how_large_a_batch_is_in_either_place() {
@@ -95,5 +229,35 @@ mod tests {
         assert_eq!(kind(&rawdoc! { "find": "c", "tailable": true, "awaitData": true }), (true, true));
         assert_eq!(kind(&rawdoc! { "aggregate": "c", "pipeline": [{ "$changeStream": {} }] }), (true, true));
         assert_eq!(kind(&rawdoc! { "aggregate": "c", "pipeline": [{ "$match": {} }] }), (false, false));
+    }
+
+    #[test]
+    fn a_wait_fits_into_an_iteration_that_leaves_time_for_the_reply_x_152() {
+        for (longest, left, fits) in [
+            (None, 1000 * MS, false),
+            (None, 1120 * MS, false),
+            (None, 1121 * MS, true),
+            (Some(300 * MS), 420 * MS, true),
+            (Some(300 * MS), 100 * MS, true),
+            (Some(300 * MS), 99 * MS, false),
+            (Some(5 * MS), 50 * MS, true),
+            (Some(5 * MS), 49 * MS, false),
+            (Some(Duration::MAX), Duration::MAX, true),
+        ] {
+            assert_eq!(wait(longest).fits(left), fits, "{longest:?} in {left:?}");
+        }
+    }
+
+    #[test]
+    fn the_server_is_told_no_longer_wait_than_leaves_time_for_its_reply_csot_21() {
+        for (longest, left, expected) in [
+            (None, Some(500 * MS), None),
+            (Some(300 * MS), None, Some(300 * MS)),
+            (Some(300 * MS), Some(500 * MS), Some(300 * MS)),
+            (Some(300 * MS), Some(310 * MS), Some(190 * MS)),
+            (Some(300 * MS), Some(100 * MS), Some(30 * MS)),
+        ] {
+            assert_eq!(wait(longest).told(left), expected, "{longest:?} in {left:?}");
+        }
     }
 }

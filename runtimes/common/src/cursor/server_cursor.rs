@@ -12,8 +12,8 @@ use cmap_core::topology::ServerSelector;
 
 use super::batch::{Batch, CursorReply};
 use super::opening::Opening;
+use super::options::{TimeoutMode, Wait};
 use super::reaper::{self, DoomedCursor, DoomedNamespace};
-use super::time::{TimeoutMode, Wait};
 use crate::connection::Connection;
 use crate::error::{CommandErrorKind, CursorError, OperationError, OperationErrorKind};
 use crate::operation::{Answer, ClientClosed, Context, Means, Operation, SessionOf};
