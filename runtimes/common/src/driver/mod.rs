@@ -11,14 +11,12 @@
 //! | `member` | one of the servers: its connections' establisher, its monitor, the monitor's sockets |
 //! | `timer` | the task that sleeps until the next timeout, and notices that the machine was suspended; limits of time |
 //! | `tasks` | pings on connections that have been idle for long, and lookups of SRV records |
-//! | `warm_up` | the wait for connections that nobody needs yet |
 //! | `credentials` | a new credential, proven before it is used; users besides that of the options |
 //! | `holders`, `uses` | who holds connections, who waits, and what an error says about them; what uses took |
 //! | `recording` | what was recorded of the machine |
-//! | `closing` | the end of a client, and the wait for the last connection |
+//! | `waits` | warm-up, and the wait for connections that nobody needs yet; the end of a client, and the wait for the last connection |
 
 mod check_outs;
-mod closing;
 mod credentials;
 mod holders;
 mod member;
@@ -30,7 +28,7 @@ mod tasks;
 mod tests;
 mod timer;
 mod uses;
-mod warm_up;
+mod waits;
 
 use std::task::Waker;
 use std::time::Duration;
@@ -45,12 +43,12 @@ use cmap_core::time::Instant;
 use cmap_core::topology::{self, Input, SelectionDetail, TopologyDescription};
 
 pub(crate) use self::check_outs::{Begun, Narrowed};
-pub(crate) use self::closing::Closing;
 use self::member::{Member, MonitorSocket};
 use self::state::State;
 pub(crate) use self::state::{Answer, Delivery, Machine};
 use self::timer::Alarm;
-use self::warm_up::WarmedUp;
+pub(crate) use self::waits::Closing;
+use self::waits::WarmedUp;
 use crate::establish::{Origin, Requester, Settings};
 use crate::events::{AddressedEvent, Event, EventDelivery, EventQueue, EventSource, Listeners, Subscription};
 use crate::runtime::Runtime;

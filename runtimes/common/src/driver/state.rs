@@ -22,7 +22,7 @@ use super::check_outs::Waiters;
 use super::credentials::RefusedLogins;
 use super::member::{Heartbeat, Member};
 use super::timer::Deadlines;
-use super::warm_up::WarmedUp;
+use super::waits::WarmedUp;
 use super::{Job, Work};
 use crate::error::{CheckOutError, RuntimeGone};
 use crate::establish::{Origin, Settings};
