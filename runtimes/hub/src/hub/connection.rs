@@ -3,8 +3,11 @@
 //! It reads while a command runs, so that it notices a client that hangs up. Then what runs is cut off, and what the client had
 //! open is ended.
 
+#[cfg(test)]
+mod tests;
+
 use core::cell::OnceCell;
-use core::future::{Future, pending};
+use core::future::{Future, pending, ready};
 use core::pin::Pin;
 use core::time::Duration;
 use std::io;
@@ -24,6 +27,7 @@ use super::sending;
 use super::shared::{Entrance, Shared};
 use super::stage::Stage;
 use super::track::{Phase, Track};
+use super::upstream::Gone;
 use crate::protocol::{
     Ending, Forward, Holdings, Line, LineOutput, Part, Refusal, Request, UNCOUNTED, introduction, is_login,
 };
@@ -67,18 +71,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     shared: Arc<Shared>,
     entrance: Entrance,
 ) {
-    let mut client = Client {
-        stream,
-        line: Line::new(shared.now(), entrance.number).with_certificate(certificate),
-        hold: Hold::new(&shared.purse, entrance.number),
-        shared,
-        entrance,
-        running: None,
-        taking: None,
-        last: None,
-        introduction: OnceCell::new(),
-        ending: None,
-    };
+    let mut client = Client::new(stream, certificate, shared, entrance);
     client.shared.upstream.wait_until_known().await;
     let ended = client.exchange().await;
     client.note_gone(ended);
@@ -106,6 +99,21 @@ struct Client<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    fn new(stream: S, certificate: Option<Certificate>, shared: Arc<Shared>, entrance: Entrance) -> Self {
+        Self {
+            stream,
+            line: Line::new(shared.now(), entrance.number).with_certificate(certificate),
+            hold: Hold::new(&shared.purse, entrance.number),
+            shared,
+            entrance,
+            running: None,
+            taking: None,
+            last: None,
+            introduction: OnceCell::new(),
+            ending: None,
+        }
+    }
+
     async fn exchange(&mut self) -> io::Result<()> {
         let mut stage = self.shared.stage();
         let mut small = [0; SMALL];
@@ -320,13 +328,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         self.note_taken();
         let (shared, track) = (Arc::clone(&self.shared), Track::new(forward.request.arrived));
         let user = Arc::clone(self.line.user().unwrap_or(&self.entrance.address));
-        let introduction = shared.settings().client_metadata.then(|| Arc::clone(self.introduction()));
-        let owner = Owner { user, identity: shared.upstream.identity(forward.upstream.as_deref()), introduction };
-        self.last = Some(owner.clone());
         let (request, connection) = (&forward.request, self.entrance.number);
-        let (noted, killed) = shared.activity.begin(request, &owner.user, connection, &track);
-        let way = track.clone();
-        let work = Box::pin(async move { forward::run(&shared, &forward, &owner, &way).await });
+        let (noted, killed) = shared.activity.begin(request, &user, connection, &track);
+        let work: Work = match shared.upstream.identity(forward.upstream.as_deref()) {
+            Ok(identity) => {
+                let introduction = shared.settings().client_metadata.then(|| Arc::clone(self.introduction()));
+                let owner = Owner { user, identity, introduction };
+                self.last = Some(owner.clone());
+                let way = track.clone();
+                Box::pin(async move { forward::run(&shared, &forward, &owner, &way).await })
+            }
+            Err(Gone) => Box::pin(ready(forward::without_identity(request))),
+        };
         self.running = Some(Running { work, track, noted, killed });
     }
 

@@ -124,6 +124,12 @@ fn tell_operator(shared: &Shared, owner: &Owner, request: &Request, why: Option<
     }
 }
 
+/// The end of a command whose user has no identity upstream any more: it does not run as anybody else.
+pub(super) fn without_identity(request: &Request) -> Outcome {
+    let message = "a reload has taken the user's identity upstream away, and the command was not sent; log in again";
+    refused(&unsent(unanswered(request, message.into())))
+}
+
 async fn attempt(
     shared: &Shared,
     forward: &Forward,
@@ -351,10 +357,7 @@ fn of_check_out(request: &Request, error: &CheckOutError) -> Box<Failed> {
             refusal = refusal.with_label(label);
         }
     }
-    // Whatever the client may repeat wrote nothing.
-    if refusal.labels.contains(&ErrorLabel::RetryableWriteError) {
-        refusal = refusal.with_label(ErrorLabel::NoWritesPerformed);
-    }
+    let refusal = unsent(refusal);
     let server = address.map(|address| Server { address, is_mongos: false, max_wire_version: i32::MAX });
     let (failure, for_operator) = (Failure::new(kind), Some(error.to_string()));
     Box::new(Failed { failure, server, outcome: refused(&refusal), may_repeat: true, for_operator })
@@ -400,6 +403,15 @@ fn of_command(request: &Request, error: &CommandError, server: Option<Server>) -
 fn in_hub(kind: FailureKind, refusal: Refusal) -> Box<Failed> {
     let (failure, outcome) = (Failure::new(kind), refused(&refusal));
     Box::new(Failed { failure, server: None, outcome, may_repeat: true, for_operator: None })
+}
+
+/// Whatever the client may repeat wrote nothing.
+fn unsent(refusal: Refusal) -> Refusal {
+    if refusal.labels.contains(&ErrorLabel::RetryableWriteError) {
+        refusal.with_label(ErrorLabel::NoWritesPerformed)
+    } else {
+        refusal
+    }
 }
 
 fn refused(refusal: &Refusal) -> Outcome {

@@ -91,8 +91,9 @@ impl Reloader {
     }
 
     /// Takes over a configuration.
-    pub(super) async fn reload(&self, config: Config) -> Result<Reloaded, ReloadError> {
+    pub(super) async fn reload(&self, mut config: Config) -> Result<Reloaded, ReloadError> {
         let mut current = self.current.lock().await;
+        let kept = self.keep_identities(&current.identities, &mut config);
         let upstream = &self.shared.upstream;
         // What can fail comes first.
         let listeners = self.listeners.prepare(&config.listeners, &mut Inherited::default()).await?;
@@ -105,18 +106,37 @@ impl Reloader {
             return Err(error);
         }
 
-        self.remove_later(upstream.replace_identities(added, |name| config.identities.contains_key(name)));
-        let mut reloaded = current.take_over(&config, difference, self.shared.keeps_users(&config));
+        let mut outdated = upstream.set_identities(added);
+        let mut reloaded = current.take_over(&config, difference, self.shared.keeps_users(&config), &kept);
         if reloaded.applied.iter().any(|key| key == "log.level")
             && let Err(error) = self.shared.program.set_log_level(&config.log.level())
         {
             tracing::warn!(target: "cmap::hub", "log.level: {error}");
         }
         reloaded.ended = self.shared.take_over(config, &others);
+        // After the users who name them.
+        outdated.extend(upstream.retain_identities(|name| current.identities.contains_key(name)));
+        self.remove_later(outdated);
         // With the users who may come in there.
         self.listeners.open(listeners, &self.shared);
         reloaded.ended += self.shared.clients.end_untrusted();
         Ok(reloaded)
+    }
+
+    /// Adds the identities to a configuration that it has no more, but users with whom the hub goes on. Returns their names.
+    fn keep_identities(&self, before: &BTreeMap<String, Credential>, config: &mut Config) -> BTreeSet<String> {
+        let mut kept = BTreeSet::new();
+        if self.shared.keeps_users(config) {
+            for user in self.shared.users().all() {
+                if let Some((name, credential)) = user.upstream.as_deref().and_then(|name| before.get_key_value(name))
+                    && !config.identities.contains_key(name)
+                {
+                    config.identities.insert(name.clone(), credential.clone());
+                    kept.insert(name.clone());
+                }
+            }
+        }
+        kept
     }
 
     /// Changes what the client upstream can change while it runs, or nothing.
@@ -157,13 +177,20 @@ impl Reloader {
 }
 
 impl Current {
-    /// Takes over what counts from now on, and says what that is.
-    fn take_over(&mut self, config: &Config, difference: Difference, keeps_users: bool) -> Reloaded {
+    /// Takes over what counts from now on, and says what that is. `kept` are identities that the file has no more.
+    fn take_over(
+        &mut self,
+        config: &Config,
+        difference: Difference,
+        keeps_users: bool,
+        kept: &BTreeSet<String>,
+    ) -> Reloaded {
         let mut reloaded = Reloaded::default();
         for key in self.keys.differing(&config.keys) {
             let (applied, waits) = match key.as_str() {
                 "upstream.uri" | "upstream.uri-file" => (difference.credential || difference.sizes, difference.rest),
                 "users" => (!keeps_users, keeps_users),
+                key if identity_of(key).is_some_and(|name| kept.contains(name)) => (false, true),
                 key => (is_live(key), !is_live(key)),
             };
             if !waits {
@@ -212,6 +239,11 @@ fn is_live(key: &str) -> bool {
         "upstream.retries",
     ];
     LIVE.contains(&key) || ["limits.", "listen[", "upstream.identity."].iter().any(|table| key.starts_with(table))
+}
+
+/// The name of the identity that a key is about.
+fn identity_of(key: &str) -> Option<&str> {
+    Some(key.strip_prefix("upstream.identity.")?.rsplit_once('.')?.0)
 }
 
 fn sizes(options: &ClientOptions) -> PoolSizes {

@@ -170,7 +170,7 @@ impl Shared {
         let keeps_users = self.keeps_users(&config);
         let mut fates = BTreeMap::new();
         if keeps_users {
-            tracing::warn!(target: "cmap::hub", "a hub with users goes on with them until it is started again");
+            tracing::warn!(target: "cmap::hub", "a hub with users goes on with them, and with their identities upstream, until it is started again");
         } else {
             let users = match config.users.take() {
                 Some(users) => Users::new(users, self.decoys),

@@ -31,6 +31,10 @@ pub(super) struct Upstream {
     heartbeat_frequency: Duration,
 }
 
+/// The identity of a user was removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gone;
+
 /// How long a server may take to accept a hub that takes over from another one.
 #[cfg(unix)]
 const WARM_UP: Duration = Duration::from_secs(15);
@@ -57,7 +61,7 @@ impl Upstream {
         let heartbeat_frequency = config.upstream.heartbeat_frequency.unwrap_or(HEARTBEAT_FREQUENCY);
         let this = Self { client, agents, identities: RwLock::default(), changes: Arc::default(), heartbeat_frequency };
         let identities = this.add_identities(&config.identities)?;
-        this.replace_identities(identities, |_| true);
+        this.set_identities(identities);
         Ok(this)
     }
 
@@ -79,14 +83,16 @@ impl Upstream {
         Ok(added)
     }
 
-    /// What begins from now on runs as these, or as one that was there and is kept. Returns those as which nothing begins any more.
-    pub(super) fn replace_identities(
-        &self,
-        added: Vec<(Arc<str>, IdentityId)>,
-        is_kept: impl Fn(&str) -> bool,
-    ) -> Vec<IdentityId> {
+    /// What begins from now on may run as these. Returns those of the same names, as which nothing begins any more.
+    pub(super) fn set_identities(&self, added: Vec<(Arc<str>, IdentityId)>) -> Vec<IdentityId> {
         let mut identities = self.identities.write().unwrap_or_else(PoisonError::into_inner);
-        let mut outdated: Vec<_> = added.into_iter().filter_map(|(name, id)| identities.insert(name, id)).collect();
+        added.into_iter().filter_map(|(name, id)| identities.insert(name, id)).collect()
+    }
+
+    /// Keeps some identities. Returns the others, as which nothing begins any more.
+    pub(super) fn retain_identities(&self, is_kept: impl Fn(&str) -> bool) -> Vec<IdentityId> {
+        let mut identities = self.identities.write().unwrap_or_else(PoisonError::into_inner);
+        let mut outdated = Vec::new();
         identities.retain(|name, id| {
             let is_kept = is_kept(name);
             if !is_kept {
@@ -129,9 +135,11 @@ impl Upstream {
         has_left || suitable.map_or(true, |suitable| !suitable.is_empty())
     }
 
-    /// The identity of this name; `None` is the hub's own.
-    pub(super) fn identity(&self, name: Option<&str>) -> Option<IdentityId> {
-        self.identities.read().unwrap_or_else(PoisonError::into_inner).get(name?).copied()
+    /// The identity of this name; `None` is the hub's own, as which nothing runs that has a name.
+    pub(super) fn identity(&self, name: Option<&str>) -> Result<Option<IdentityId>, Gone> {
+        let Some(name) = name else { return Ok(None) };
+        let identities = self.identities.read().unwrap_or_else(PoisonError::into_inner);
+        identities.get(name).copied().map(Some).ok_or(Gone)
     }
 
     /// The newest protocol that all servers speak that are known, and the hub; `None` while none is.

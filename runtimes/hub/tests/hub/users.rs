@@ -178,6 +178,35 @@ async fn a_reload_without_users_does_not_open_the_hub() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_that_a_reload_keeps_go_on_as_their_own_identities_x_133() {
+    let (servers, passwords) = (Servers::single().await, tempfile::tempdir().unwrap());
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let create = rawdoc! { "createUser": "writer", "pwd": "secret", "roles": [] };
+    directly.operation(("admin", create)).on(ServerSelector::Writable).run().await.unwrap();
+    let password = passwords.path().join("password");
+    std::fs::write(&password, "secret").unwrap();
+    // No server knows `nobody`: who runs as that is refused there, and who runs as the hub is not.
+    let identities: String = ["writer", "nobody", "spare"]
+        .map(|name| {
+            let password = password.display();
+            format!("[upstream.identity.{name}]\nusername = '{name}'\npassword-file = '{password}'\n")
+        })
+        .concat();
+    let plan = Plan::before(&servers, "").user("anna", "upstream = 'writer'").user("ben", "upstream = 'nobody'");
+    let house = plan.upstream("patience-ms = 500").more(&identities).start().await;
+    let mut anna = house.client_as("anna", "").await.check_out().await.unwrap();
+    let mut ben = house.client_as("ben", "").await.check_out().await.unwrap();
+
+    let reloaded = house.reload(|text| text.replace("users = 'users.toml'\n", "").replace(&identities, "")).await;
+
+    assert_eq!(code(&ask(&mut anna, "test", rawdoc! { "count": "c" }).await), None);
+    assert_eq!(code(&ask(&mut ben, "test", rawdoc! { "count": "c" }).await), Some(6));
+    let keys = |name: &str| ["password-file", "username"].map(|key| format!("upstream.identity.{name}.{key}"));
+    assert_eq!(reloaded.applied, keys("spare"));
+    assert_eq!(reloaded.needs_restart, [&keys("nobody")[..], &keys("writer"), &["users".to_owned()]].concat());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reload_with_other_keys_or_another_identity_ends_the_users_connections() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "").user("app", "").user("other", "").start().await;
