@@ -165,7 +165,8 @@ async fn attempt(
     track.send(now, &address);
     let is_alone = connection.description().is_some_and(|said| said.role == Role::Standalone);
     let sent = match (request.session, request.number) {
-        (Some(session), Some(number)) if is_alone && request.part.is_none() => {
+        // What goes on in place of the client's document is no write, and has only what is the user's own.
+        (Some(session), Some(number)) if is_alone && request.part.is_none() && forward.body.is_none() => {
             if !shared.note_write(&session, number) {
                 let message = "the write was sent before, and whether it was done is not known: a server that stands alone cannot \
                                tell; look at what it has written";
