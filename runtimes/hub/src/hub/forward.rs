@@ -174,12 +174,21 @@ async fn attempt(
             }
             let once = request.without_number();
             let sent = exchange(&once, None, owner, connection, time_left, address).await;
+            if sent.as_ref().is_err_and(|failed| was_not_done(&failed.failure)) {
+                shared.forget_write(&session, number);
+            }
             sent.map_err(|failed| Box::new(Failed { may_repeat: false, ..*failed }))
         }
         _ => exchange(request, forward.body.as_deref(), owner, connection, time_left, address).await,
     };
     track.enter(shared.now(), if sent.is_ok() { Phase::Client } else { Phase::Queue });
     sent.map_err(|failed| Box::new(Failed { may_repeat: failed.may_repeat && settings.retries, ..*failed }))
+}
+
+/// Whether a write that failed was not sent, or refused unseen by an overloaded server (BP-9).
+fn was_not_done(failure: &Failure) -> bool {
+    let is_refused = matches!(failure.kind, FailureKind::Server { .. });
+    is_refused && failure.is_retryable_overload() || failure.kind == FailureKind::NotSentInTime
 }
 
 /// The servers that suit. A transaction keeps to its router. In a set it goes to the present primary: after a failover only that one can

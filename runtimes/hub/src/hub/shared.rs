@@ -250,6 +250,11 @@ impl Shared {
         self.lock().sessions.note_write(session, number)
     }
 
+    /// That write was not done.
+    pub(super) fn forget_write(&self, session: &SessionId, number: i64) {
+        self.lock().sessions.forget_write(session, number);
+    }
+
     /// A command that ran in a session has no client any more.
     pub(super) fn end_run(&self, session: &SessionId) {
         self.lock().sessions.end_run(self.now(), session);

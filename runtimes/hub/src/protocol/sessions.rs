@@ -110,6 +110,15 @@ impl Sessions {
         is_first
     }
 
+    /// The write of this number was not done: it may be sent again.
+    pub fn forget_write(&mut self, id: &SessionId, number: i64) {
+        if let Some(owned) = self.by_id.get_mut(id)
+            && owned.written == Some(number)
+        {
+            owned.written = number.checked_sub(1);
+        }
+    }
+
     /// Whether the session is another user's.
     pub fn is_foreign(&self, id: &SessionId, user: &Arc<str>) -> bool {
         self.by_id.get(id).is_some_and(|owned| owned.user != *user)
@@ -226,6 +235,11 @@ mod tests {
             [true, true, false, false, true]
         );
         assert!(sessions.note_write(&[2; 16], 1), "another session counts for itself");
+        // Of which 3 is the last one.
+        for number in [2, 3] {
+            sessions.forget_write(&[1; 16], number);
+        }
+        assert_eq!([2, 3, 3].map(|number| sessions.note_write(&[1; 16], number)), [false, true, false]);
     }
 
     #[test]

@@ -63,6 +63,31 @@ async fn a_write_whose_reply_was_lost_is_repeated_by_nobody_x_140() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_an_overloaded_server_has_refused_can_be_repeated_x_140() {
+    let servers = Servers::standalone().await;
+    let house = Plan::before(&servers, "").start().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let fails = rawdoc! {
+        "configureFailPoint": "failCommand", "mode": { "times": 1 },
+        "data": {
+            "failCommands": ["insert"], "errorCode": 462, "errorLabels": ["SystemOverloadedError", "RetryableError"],
+        },
+    };
+    directly.operation(("admin", fails)).on(Writable).run().await.unwrap();
+    let client = house.client().await;
+    let mut connection = client.check_out().await.unwrap();
+
+    let replies = [
+        ask(&mut connection, "test", numbered_insert(1)).await,
+        ask(&mut connection, "test", numbered_insert(1)).await,
+        ask(&mut connection, "test", numbered_insert(1)).await,
+    ];
+
+    assert_eq!(replies.map(|reply| code(&reply)), [Some(462), None, Some(6)], "it is done once");
+    assert_eq!(count(&client).await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_number_of_a_write_ends_no_cursor_and_no_session_of_another_user_x_132() {
     let servers = Servers::standalone().await;
     let house = Plan::before(&servers, "").user("anna", "").user("ben", "").start().await;
