@@ -209,20 +209,24 @@ async fn run(arguments: Arguments) -> Done {
     service_manager::is_ready();
     hub.let_predecessor_go();
     let mut stdin_ends = std::pin::pin!(stdin_ends(until_stdin_ends));
-    loop {
-        let asked = tokio::select! {
+    let mut next = async || {
+        tokio::select! {
             asked = signals.next() => asked,
             () = &mut stdin_ends => Asked::End,
             () = hub.asked_to_end() => Asked::End,
-        };
-        match asked {
-            Asked::End => break,
-            Asked::Reload => {
-                service_manager::reloads();
-                reload(&hub).await;
-                service_manager::has_reloaded();
-            }
         }
+    };
+    let mut asked = next().await;
+    while asked == Asked::Reload {
+        service_manager::reloads();
+        // A new credential may wait for a server. Who asks again does not: a reload that is cut off changes nothing.
+        asked = tokio::select! {
+            () = reload(&hub) => {
+                service_manager::has_reloaded();
+                next().await
+            }
+            again = next() => again,
+        };
     }
     if !hub.has_successor() {
         service_manager::ends();

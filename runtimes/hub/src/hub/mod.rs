@@ -207,7 +207,7 @@ impl Hub {
     /// Reads the file of its configuration again, and takes it over as [`reload`](Self::reload) does.
     ///
     /// # Errors
-    /// The file cannot be used, or what it says. Then nothing changes.
+    /// The file cannot be used, or what it says. Then nothing changes. Nor does it if the future is dropped before it is ready.
     pub async fn read_again(&self) -> Result<Reloaded, ReloadError> {
         self.reloader.read_again().await
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use cmap_core::options::{ClientOptions, Credential, PoolSizes};
 use cmap_core::pool::IdentityId;
+use cmap_tokio::Client;
 use serde::Serialize;
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
@@ -61,6 +62,12 @@ struct Difference {
     rest: bool,
 }
 
+/// Pools upstream with other sizes. Dropping it sets those of before, if it has them.
+struct Resized<'a> {
+    client: &'a Client,
+    before: Option<PoolSizes>,
+}
+
 impl Current {
     /// What a hub starts with.
     pub(super) fn of(config: &Config) -> Self {
@@ -90,7 +97,7 @@ impl Reloader {
         self.reload(config::read(&path)?).await
     }
 
-    /// Takes over a configuration.
+    /// Takes over a configuration. Dropping the future before it is ready changes nothing.
     pub(super) async fn reload(&self, mut config: Config) -> Result<Reloaded, ReloadError> {
         let mut current = self.current.lock().await;
         let kept = self.keep_identities(&current.identities, &mut config);
@@ -101,11 +108,9 @@ impl Reloader {
         let added = config.identities.iter().filter(|(name, _)| others.contains(*name));
         let added = upstream.add_identities(added)?;
         let difference = Difference::between(&current.upstream, &config.upstream);
-        if let Err(error) = self.change_client(&current.upstream, &config.upstream, difference).await {
-            added.iter().for_each(|(_, id)| upstream.client.remove_identity(*id));
-            return Err(error);
-        }
+        self.change_client(&current.upstream, &config.upstream, difference).await?;
 
+        // From here on nothing waits, so that a reload that is cut off has changed all or nothing.
         let mut outdated = upstream.set_identities(added);
         let mut reloaded = current.take_over(&config, difference, self.shared.keeps_users(&config), &kept);
         if reloaded.applied.iter().any(|key| key == "log.level")
@@ -147,17 +152,15 @@ impl Reloader {
         difference: Difference,
     ) -> Result<(), ReloadError> {
         let client = &self.shared.upstream.client;
+        let mut resized = Resized { client, before: None };
         if difference.sizes {
             client.resize(sizes(after))?;
+            resized.before = Some(sizes(before));
         }
-        if difference.credential
-            && let Err(error) = client.set_credential(after.credential.clone()).await
-        {
-            if difference.sizes {
-                client.resize(sizes(before))?;
-            }
-            return Err(error.into());
+        if difference.credential {
+            client.set_credential(after.credential.clone()).await?;
         }
+        resized.before = None;
         Ok(())
     }
 
@@ -224,6 +227,16 @@ impl Difference {
         // What is secret is not shown. If nothing else differs, it may be that.
         let rest = rest(before) != rest(after) || !credential && !sizes;
         Self { credential, sizes, rest }
+    }
+}
+
+impl Drop for Resized<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take()
+            && let Err(error) = self.client.resize(before)
+        {
+            tracing::error!(target: "cmap::hub", "upstream.uri: the sizes of before cannot be set again: {error}");
+        }
     }
 }
 

@@ -31,6 +31,12 @@ pub(super) struct Upstream {
     heartbeat_frequency: Duration,
 }
 
+/// Identities as which nothing runs yet. Dropping them removes them.
+pub(super) struct Added<'a> {
+    client: &'a Client,
+    identities: Vec<(Arc<str>, IdentityId)>,
+}
+
 /// The identity of a user was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone;
@@ -65,28 +71,26 @@ impl Upstream {
         Ok(this)
     }
 
-    /// Makes identities of these credentials: of all, or of none. Nothing runs as one of them yet.
+    /// Makes identities of these credentials: of all, or of none.
     pub(super) fn add_identities<'a>(
         &self,
         credentials: impl IntoIterator<Item = (&'a String, &'a Credential)>,
-    ) -> Result<Vec<(Arc<str>, IdentityId)>, ClientError> {
-        let mut added: Vec<(Arc<str>, IdentityId)> = Vec::new();
+    ) -> Result<Added<'_>, ClientError> {
+        let mut added = Added { client: &self.client, identities: Vec::new() };
         for (name, credential) in credentials {
-            match self.client.add_identity(credential.clone()) {
-                Ok(id) => added.push((name.as_str().into(), id)),
-                Err(error) => {
-                    added.iter().for_each(|(_, id)| self.client.remove_identity(*id));
-                    return Err(error);
-                }
-            }
+            let id = self.client.add_identity(credential.clone())?;
+            added.identities.push((name.as_str().into(), id));
         }
         Ok(added)
     }
 
     /// What begins from now on may run as these. Returns those of the same names, as which nothing begins any more.
-    pub(super) fn set_identities(&self, added: Vec<(Arc<str>, IdentityId)>) -> Vec<IdentityId> {
+    pub(super) fn set_identities(&self, mut added: Added<'_>) -> Vec<IdentityId> {
         let mut identities = self.identities.write().unwrap_or_else(PoisonError::into_inner);
-        added.into_iter().filter_map(|(name, id)| identities.insert(name, id)).collect()
+        core::mem::take(&mut added.identities)
+            .into_iter()
+            .filter_map(|(name, id)| identities.insert(name, id))
+            .collect()
     }
 
     /// Keeps some identities. Returns the others, as which nothing begins any more.
@@ -177,5 +181,11 @@ impl Upstream {
             // Then it says what every server speaks.
             let _ = tokio::time::timeout(UNKNOWN, known).await;
         }
+    }
+}
+
+impl Drop for Added<'_> {
+    fn drop(&mut self) {
+        self.identities.iter().for_each(|(_, id)| self.client.remove_identity(*id));
     }
 }

@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use cmap_hub::hub::Reloaded;
 use cmap_hub::users::{self, NewUser};
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, rawdoc};
@@ -260,6 +262,30 @@ async fn a_reload_with_a_credential_that_servers_refuse_changes_nothing() {
     );
     assert_eq!(code(&ask(&mut connection, "test", rawdoc! { "count": "c" }).await), None);
     assert!(house.client_as("app", "").await.check_out().await.is_ok(), "the limit is the old one");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reload_that_is_cut_off_changes_nothing() {
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "maxPoolSize=20").status().start().await;
+    let client = house.client().await;
+    client.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    servers.kill_primary();
+    eventually("the hub knows it", async || house.get("/healthz").await.0 == 503).await;
+    let config = house.folder.path().join("hub.toml");
+    let before = std::fs::read_to_string(&config).unwrap();
+    let after = before.replace("mongodb://", "mongodb://hub:secret@").replace("maxPoolSize=20", "maxPoolSize=7");
+    std::fs::write(&config, after).unwrap();
+
+    // The password waits for a server.
+    let cut_off = tokio::time::timeout(Duration::from_millis(100), house.hub.read_again()).await;
+
+    assert!(cut_off.is_err());
+    let metrics = house.get("/metrics").await.1;
+    let largest = metrics.lines().find(|line| line.starts_with("db_client_connection_max{")).unwrap();
+    assert!(largest.ends_with(" 20"), "{largest}");
+    std::fs::write(&config, before).unwrap();
+    assert_eq!(house.hub.read_again().await.unwrap(), Reloaded::default());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
