@@ -5,8 +5,8 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Delivery, Handle, Pool,
-    Purpose, Refused, WarmUpError, WarmUpId,
+    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, Delivery, Handle, Pool, Purpose, Refused,
+    WarmUpError, WarmUpId,
 };
 use crate::connection::EstablishError;
 use crate::options::{PoolLimits, PoolOptionsError};
@@ -87,6 +87,9 @@ pub enum Answer<C> {
     LimitsRefused(PoolOptionsError),
 }
 
+/// The call made no sense: the mistake, and the socket that was handed over.
+pub(crate) struct Misuse<C>(pub(crate) ApiMisuse, pub(crate) Option<C>);
+
 /// Which connections to make stale, whether to interrupt those at work, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -123,80 +126,59 @@ impl<C> Pool<C> {
     ///
     /// A socket that the call does not take is dropped.
     pub fn call(&mut self, now: Instant, input: Input, socket: Option<C>) -> Answer<C> {
+        self.try_call(now, input, socket).unwrap_or_else(|Misuse(misuse, socket)| Answer::Misuse(misuse, socket))
+    }
+
+    fn try_call(&mut self, now: Instant, input: Input, socket: Option<C>) -> Result<Answer<C>, Misuse<C>> {
+        let socket = socket.ok_or(Misuse(ApiMisuse::SocketMissing, None));
         match input {
-            Input::CheckOut(request) => return self.check_out(now, request).into(),
+            Input::CheckOut(request) => {
+                let (check_out, delivery) = self.check_out(now, request);
+                return Ok(Answer::CheckOut(check_out, delivery));
+            }
             Input::CheckIn(check_out, connection, condition) => {
-                return with_socket(socket, |socket| self.check_in(now, check_out, connection, socket, condition));
+                let checked_in = self.check_in(now, check_out, connection, socket?, condition)?;
+                return Ok(Answer::CheckedIn(checked_in.delivery()));
             }
-            Input::CancelCheckOut(id) => return Answer::Cancellation(self.cancel_check_out(now, id)),
-            Input::SetPurpose(check_out, connection, purpose) => {
-                return self.set_purpose(check_out, connection, purpose).into();
-            }
+            Input::CancelCheckOut(id) => return Ok(Answer::Cancellation(self.cancel_check_out(now, id))),
+            Input::SetPurpose(check_out, connection, purpose) => self.set_purpose(check_out, connection, purpose)?,
             Input::Ready => self.ready(now),
-            Input::Clear(clear) => return self.clear(now, clear).into(),
+            Input::Clear(clear) => self.clear(now, clear)?,
             Input::Close => self.close(now),
             Input::ResetAfterFork => self.reset_after_fork(now),
-            Input::Hello(connection, service_id) => return self.handle_hello(now, connection, service_id).into(),
-            Input::Established(connection) => {
-                return with_socket(socket, |socket| self.handle_established(now, connection, socket));
-            }
+            Input::Hello(connection, service_id) => self.handle_hello(now, connection, service_id)?,
+            Input::Established(connection) => self.handle_established(now, connection, socket?)?,
             Input::EstablishFailed(connection, error, reaction) => {
-                return self.handle_establish_failed(now, connection, error, reaction).into();
+                self.handle_establish_failed(now, connection, error, reaction)?;
             }
-            Input::Checked(connection, is_alive) => return self.handle_checked(now, connection, is_alive).into(),
-            Input::Refreshed(connection) => {
-                return with_socket(socket, |socket| self.handle_refreshed(now, connection, socket));
+            Input::Checked(connection, is_alive) => self.handle_checked(now, connection, is_alive)?,
+            Input::Refreshed(connection) => self.handle_refreshed(now, connection, socket?)?,
+            Input::RefreshFailed(connection) => self.handle_refresh_failed(now, connection)?,
+            Input::PeerClosed(connection) => self.handle_peer_closed(now, connection)?,
+            Input::Resize(limits) => {
+                return Ok(self.resize(now, limits).map_or_else(Answer::LimitsRefused, |()| Answer::Done));
             }
-            Input::RefreshFailed(connection) => return self.handle_refresh_failed(now, connection).into(),
-            Input::PeerClosed(connection) => return self.handle_peer_closed(now, connection).into(),
-            Input::Resize(limits) => return self.resize(now, limits).into(),
             Input::ReplaceConnections(over) => self.replace_connections(now, over),
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),
             Input::RenewCredential => self.renew_credential(now),
-            Input::WarmUp(connections) => return Answer::WarmUp(self.warm_up(now, connections)),
-            Input::CancelWarmUp(id) => return Answer::WarmUpCancelled(self.cancel_warm_up(now, id)),
+            Input::WarmUp(connections) => return Ok(Answer::WarmUp(self.warm_up(now, connections))),
+            Input::CancelWarmUp(id) => return Ok(Answer::WarmUpCancelled(self.cancel_warm_up(now, id))),
             Input::Timeout => self.handle_timeout(now),
         }
-        Answer::Done
+        Ok(Answer::Done)
     }
 }
 
-/// Makes a call that takes a socket.
-fn with_socket<C, T: Into<Answer<C>>>(socket: Option<C>, call: impl FnOnce(C) -> T) -> Answer<C> {
-    socket.map_or(Answer::Misuse(ApiMisuse::SocketMissing, None), |socket| call(socket).into())
-}
-
-impl<C> From<(CheckOutId, Option<Delivery<C>>)> for Answer<C> {
-    fn from((check_out, delivery): (CheckOutId, Option<Delivery<C>>)) -> Self {
-        Self::CheckOut(check_out, delivery)
+impl<C> From<ApiMisuse> for Misuse<C> {
+    fn from(misuse: ApiMisuse) -> Self {
+        Self(misuse, None)
     }
 }
 
-impl<C> From<Result<CheckedIn<C>, Refused<C>>> for Answer<C> {
-    fn from(checked_in: Result<CheckedIn<C>, Refused<C>>) -> Self {
-        match checked_in {
-            Ok(checked_in) => Self::CheckedIn(checked_in.delivery()),
-            Err(Refused { misuse, socket }) => Self::Misuse(misuse, Some(socket)),
-        }
-    }
-}
-
-impl<C> From<Result<(), Refused<C>>> for Answer<C> {
-    fn from(taken: Result<(), Refused<C>>) -> Self {
-        taken.map_or_else(|Refused { misuse, socket }| Self::Misuse(misuse, Some(socket)), |()| Self::Done)
-    }
-}
-
-impl<C> From<Result<(), ApiMisuse>> for Answer<C> {
-    fn from(done: Result<(), ApiMisuse>) -> Self {
-        done.map_or_else(|misuse| Self::Misuse(misuse, None), |()| Self::Done)
-    }
-}
-
-impl<C> From<Result<(), PoolOptionsError>> for Answer<C> {
-    fn from(resized: Result<(), PoolOptionsError>) -> Self {
-        resized.map_or_else(Self::LimitsRefused, |()| Self::Done)
+impl<C> From<Refused<C>> for Misuse<C> {
+    fn from(Refused { misuse, socket }: Refused<C>) -> Self {
+        Self(misuse, Some(socket))
     }
 }
 

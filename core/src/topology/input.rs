@@ -13,8 +13,8 @@ use crate::connection::EstablishError;
 use crate::monitor::{Finding, HeartbeatEvent, ServerDescription};
 use crate::options::{PoolLimits, PoolOptionsError};
 use crate::pool::{
-    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, CheckedIn, Clear, Condition, Delivery,
-    Handle, IdentityId, PhaseTimes, Purpose, Refused,
+    AffinityKey, ApiMisuse, Cancellation, Cause, CheckOutId, CheckOutRequest, Clear, Condition, Delivery, Handle,
+    IdentityId, Misuse, PhaseTimes, Purpose,
 };
 use crate::server::{OperationError, ServerId};
 use crate::service_id::ServiceId;
@@ -126,51 +126,52 @@ impl<C> Topology<C> {
     ///
     /// A socket that the call does not take is dropped.
     pub fn call(&mut self, now: Instant, input: Input, socket: Option<C>) -> Answer<C> {
+        self.try_call(now, input, socket).unwrap_or_else(|Misuse(misuse, socket)| Answer::Misuse(misuse, socket))
+    }
+
+    fn try_call(&mut self, now: Instant, input: Input, socket: Option<C>) -> Result<Answer<C>, Misuse<C>> {
+        let socket = socket.ok_or(Misuse(ApiMisuse::SocketMissing, None));
         match input {
-            Input::CheckOut(criteria, request) => return self.check_out(now, &criteria, request).into(),
+            Input::CheckOut(criteria, request) => {
+                let (check_out, delivery) = self.check_out(now, &criteria, request);
+                return Ok(Answer::CheckOut(check_out, delivery));
+            }
             Input::CheckIn(check_out, connection, condition) => {
-                return with_socket(socket, |socket| self.check_in(now, check_out, connection, socket, condition));
+                let checked_in = self.check_in(now, check_out, connection, socket?, condition)?;
+                return Ok(Answer::CheckedIn(checked_in.delivery()));
             }
             Input::Open => self.open(now),
             Input::ChangeCriteria(selection, criteria) => self.change_criteria(now, selection, &criteria),
-            Input::CancelCheckOut(check_out) => return Answer::Cancellation(self.cancel_check_out(now, check_out)),
-            Input::SetPurpose(check_out, connection, purpose) => {
-                return self.set_purpose(check_out, connection, purpose).into();
-            }
-            Input::Check(server, finding) => return self.handle_check(now, server, finding).into(),
+            Input::CancelCheckOut(check_out) => return Ok(Answer::Cancellation(self.cancel_check_out(now, check_out))),
+            Input::SetPurpose(check_out, connection, purpose) => self.set_purpose(check_out, connection, purpose)?,
+            Input::Check(server, finding) => self.handle_check(now, server, finding)?,
             Input::Heartbeat(server, event) => self.handle_heartbeat(now, server, event),
             Input::Hello(connection, service_id, description) => {
-                return self.handle_hello(now, connection, service_id, *description).into();
+                self.handle_hello(now, connection, service_id, *description)?;
             }
-            Input::Established(connection) => {
-                return with_socket(socket, |socket| self.handle_established(now, connection, socket));
-            }
-            Input::EstablishFailed(connection, error) => {
-                return self.handle_establish_failed(now, connection, error).into();
-            }
-            Input::Refreshed(connection) => {
-                return with_socket(socket, |socket| self.handle_refreshed(now, connection, socket));
-            }
-            Input::RefreshFailed(connection, error) => {
-                return self.handle_refresh_failed(now, connection, error).into();
-            }
-            Input::Checked(connection, is_alive) => return self.handle_checked(now, connection, is_alive).into(),
-            Input::PeerClosed(connection) => return self.handle_peer_closed(now, connection).into(),
-            Input::OperationFailed(connection, error) => {
-                return self.handle_operation_failed(now, connection, error).into();
-            }
+            Input::Established(connection) => self.handle_established(now, connection, socket?)?,
+            Input::EstablishFailed(connection, error) => self.handle_establish_failed(now, connection, error)?,
+            Input::Refreshed(connection) => self.handle_refreshed(now, connection, socket?)?,
+            Input::RefreshFailed(connection, error) => self.handle_refresh_failed(now, connection, error)?,
+            Input::Checked(connection, is_alive) => self.handle_checked(now, connection, is_alive)?,
+            Input::PeerClosed(connection) => self.handle_peer_closed(now, connection)?,
+            Input::OperationFailed(connection, error) => self.handle_operation_failed(now, connection, error)?,
             Input::Srv(answer) => self.handle_srv(now, answer),
-            Input::Ready => return self.ready(now).into(),
-            Input::Clear(clear) => return self.clear(now, clear).into(),
-            Input::Resize(limits) => return self.resize(now, limits).into(),
+            Input::Ready => self.ready(now)?,
+            Input::Clear(clear) => self.clear(now, clear)?,
+            Input::Resize(limits) => {
+                return Ok(self.resize(now, limits).map_or_else(Answer::LimitsRefused, |()| Answer::Done));
+            }
             Input::ReplaceConnections(over) => self.replace_connections(now, over),
             Input::EndAffinity(key) => self.end_affinity(now, key),
             Input::Resume => self.resume(now),
-            Input::AddIdentity => return Answer::Identity(self.add_identity(now)),
+            Input::AddIdentity => return Ok(Answer::Identity(self.add_identity(now))),
             Input::RemoveIdentity(identity) => self.remove_identity(now, identity),
             Input::RenewCredential(identity) => self.renew_credential(now, identity),
-            Input::WarmUp(criteria, connections) => return Answer::WarmUp(self.warm_up(now, &criteria, connections)),
-            Input::CancelWarmUp(id) => return Answer::WarmUpCancelled(self.cancel_warm_up(now, id)),
+            Input::WarmUp(criteria, connections) => {
+                return Ok(Answer::WarmUp(self.warm_up(now, &criteria, connections)));
+            }
+            Input::CancelWarmUp(id) => return Ok(Answer::WarmUpCancelled(self.cancel_warm_up(now, id))),
             Input::Close => self.close(now),
             Input::ResetAfterFork => self.reset_after_fork(now),
             Input::Timeout => self.handle_timeout(now),
@@ -179,13 +180,8 @@ impl<C> Topology<C> {
             Input::RecordDurations(on) => self.record_durations(on),
             Input::Phases(times) => self.note_phases(&times),
         }
-        Answer::Done
+        Ok(Answer::Done)
     }
-}
-
-/// Makes a call that takes a socket.
-fn with_socket<C, T: Into<Answer<C>>>(socket: Option<C>, call: impl FnOnce(C) -> T) -> Answer<C> {
-    socket.map_or(Answer::Misuse(ApiMisuse::SocketMissing, None), |socket| call(socket).into())
 }
 
 impl<C> Answer<C> {
@@ -211,38 +207,5 @@ impl<C> Answer<C> {
             Self::Misuse(misuse, socket) => Answer::Misuse(*misuse, socket.as_ref().map(|_| ())),
             Self::LimitsRefused(error) => Answer::LimitsRefused(error.clone()),
         }
-    }
-}
-
-impl<C> From<(CheckOut, Option<Delivery<C>>)> for Answer<C> {
-    fn from((check_out, delivery): (CheckOut, Option<Delivery<C>>)) -> Self {
-        Self::CheckOut(check_out, delivery)
-    }
-}
-
-impl<C> From<Result<CheckedIn<C>, Refused<C>>> for Answer<C> {
-    fn from(checked_in: Result<CheckedIn<C>, Refused<C>>) -> Self {
-        match checked_in {
-            Ok(checked_in) => Self::CheckedIn(checked_in.delivery()),
-            Err(Refused { misuse, socket }) => Self::Misuse(misuse, Some(socket)),
-        }
-    }
-}
-
-impl<C> From<Result<(), Refused<C>>> for Answer<C> {
-    fn from(taken: Result<(), Refused<C>>) -> Self {
-        taken.map_or_else(|Refused { misuse, socket }| Self::Misuse(misuse, Some(socket)), |()| Self::Done)
-    }
-}
-
-impl<C> From<Result<(), ApiMisuse>> for Answer<C> {
-    fn from(done: Result<(), ApiMisuse>) -> Self {
-        done.map_or_else(|misuse| Self::Misuse(misuse, None), |()| Self::Done)
-    }
-}
-
-impl<C> From<Result<(), PoolOptionsError>> for Answer<C> {
-    fn from(resized: Result<(), PoolOptionsError>) -> Self {
-        resized.map_or_else(Self::LimitsRefused, |()| Self::Done)
     }
 }

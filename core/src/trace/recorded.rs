@@ -14,7 +14,7 @@ use core::ops::Deref;
 
 use super::history::History;
 use super::tape::{Contents, RecorderOptions, Tape};
-use crate::pool::{CheckOutRequest, Delivery, IdentityId};
+use crate::pool::{CheckOutRequest, Delivery, IdentityId, Refused};
 use crate::time::Instant;
 use crate::topology::{Answer, CheckOut, Criteria, Input, Topology, WarmUpId};
 
@@ -125,9 +125,15 @@ impl<C> Recorded<C> {
             // Drivers ask for it again and again: what changes nothing is not recorded.
             (Input::Observe(on), _) if self.machine.observation().0 == on => Answer::Done,
             (Input::ObserveSelections(detail), _) if self.machine.observation().1 == detail => Answer::Done,
-            (Input::CheckOut(criteria, request), _) => self.check_out(now, &criteria, request).into(),
+            (Input::CheckOut(criteria, request), _) => {
+                let (check_out, delivery) = self.check_out(now, &criteria, request);
+                Answer::CheckOut(check_out, delivery)
+            }
             (Input::CheckIn(check_out, connection, condition), Some(socket)) => {
-                self.check_in(now, check_out, connection, socket, condition).into()
+                match self.check_in(now, check_out, connection, socket, condition) {
+                    Ok(checked_in) => Answer::CheckedIn(checked_in.delivery()),
+                    Err(Refused { misuse, socket }) => Answer::Misuse(misuse, Some(socket)),
+                }
             }
             (input, socket) => {
                 self.record(now, || input.clone());
