@@ -102,7 +102,7 @@ impl<C> Pool<C> {
                 }
             }
             Some(id) => {
-                let Some(service) = self.generations.service_mut(id) else { return false };
+                let Some(service) = self.generations.services.get_mut(&id) else { return false };
                 service.generation = service.generation.next();
                 if !service.available.is_empty() {
                     self.generations.to_prune.insert(id);
@@ -185,7 +185,7 @@ impl<C> Pool<C> {
     fn abandon_all(&mut self, cause: &Cause) {
         let clear = Clear::pool(cause.clone()).interrupting();
         if self.limits.load_balanced {
-            let services: alloc::vec::Vec<_> = self.generations.services().map(|(id, _)| id).collect();
+            let services: alloc::vec::Vec<_> = self.generations.services.keys().copied().collect();
             for id in services {
                 self.raise_generation(&Clear { service_id: Some(id), ..clear.clone() });
                 self.interrupt(Some(id), cause);

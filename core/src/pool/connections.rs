@@ -286,7 +286,7 @@ impl<C> Connections<C> {
         let slots = self.slots.as_mut_slice();
         let is_later = |slot: &Slot<C>| slot.stage.unused_since().is_some_and(|other| other > since);
         self.available.insert_in_front_of_first(slots, key, is_later);
-        if let Some(service) = slots[key as usize].service.and_then(|id| generations.service_mut(id)) {
+        if let Some(service) = slots[key as usize].service.and_then(|id| generations.services.get_mut(&id)) {
             service.available.insert_in_front_of_first(slots, key, is_later);
         }
     }
@@ -354,7 +354,7 @@ impl<C> Connections<C> {
         from: Key,
     ) -> Option<Key> {
         match service {
-            Some(id) => generations.service(id)?.occupied.front(),
+            Some(id) => generations.services.get(&id)?.occupied.front(),
             None if self.pending + self.checking + self.refreshing + self.in_use == self.interrupted => None,
             None => {
                 (from..).zip(self.slots.get(from as usize..)?).find_map(|(key, slot)| slot.is_occupied().then_some(key))
@@ -426,7 +426,7 @@ impl<C> Connections<C> {
     /// A connection of a service became available or occupied: it moves from one of that service's lists to the other.
     #[cold]
     fn change_service_list(&mut self, generations: &mut Generations, key: Key) {
-        let Some(service) = self.slot(key).service.and_then(|id| generations.service_mut(id)) else { return };
+        let Some(service) = self.slot(key).service.and_then(|id| generations.services.get_mut(&id)) else { return };
         let (from, to) = if self.slot(key).is_available() {
             (&mut service.occupied, &mut service.available)
         } else {
@@ -504,7 +504,7 @@ impl<C> Slot<C> {
 
     /// The list of its service's connections that its state puts it in.
     fn service_list<'a>(&self, generations: &'a mut Generations) -> Option<&'a mut List<OF_SERVICE>> {
-        let service = generations.service_mut(self.service?)?;
+        let service = generations.services.get_mut(&self.service?)?;
         if self.is_available() {
             return Some(&mut service.available);
         }

@@ -17,30 +17,26 @@ use crate::service_id::ServiceId;
 pub struct Generation(pub(crate) u64);
 
 /// The pool's generation, and those of its services.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Generations {
     pub(crate) pool: Generation,
-    services: BTreeMap<ServiceId, Service>,
+    pub(crate) services: BTreeMap<ServiceId, Service>,
     /// Services that were cleared and may still have available connections to prune.
     pub(crate) to_prune: BTreeSet<ServiceId>,
 }
 
 /// One service's part of a load-balanced pool.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Service {
     pub(crate) generation: Generation,
     /// Its connections since their hello; at 0 the service is forgotten (LB-7).
-    connections: u32,
+    pub(crate) connections: u32,
     pub(crate) available: List<OF_SERVICE>,
     /// Its connections that are pending, being checked or in use, and have not been interrupted.
     pub(crate) occupied: List<OF_SERVICE>,
 }
 
 impl Generations {
-    pub(crate) fn new() -> Self {
-        Self { pool: Generation(0), services: BTreeMap::new(), to_prune: BTreeSet::new() }
-    }
-
     /// Whether a connection of `generation`, and of `service` if that is known, is stale (CMAP-11, LB-7).
     #[inline]
     pub(crate) fn is_stale(&self, generation: Generation, service: Option<&ServiceId>) -> bool {
@@ -54,26 +50,9 @@ impl Generations {
         self.services.get(id).map_or(self.pool, |service| service.generation)
     }
 
-    pub(crate) fn service(&self, id: ServiceId) -> Option<&Service> {
-        self.services.get(&id)
-    }
-
-    pub(crate) fn service_mut(&mut self, id: ServiceId) -> Option<&mut Service> {
-        self.services.get_mut(&id)
-    }
-
-    pub(crate) fn services(&self) -> impl Iterator<Item = (ServiceId, &Service)> {
-        self.services.iter().map(|(&id, service)| (id, service))
-    }
-
     /// Counts one more connection of a service, which may be new; returns the service's generation.
     pub(crate) fn join(&mut self, id: ServiceId) -> Generation {
-        let service = self.services.entry(id).or_insert(Service {
-            generation: Generation(0),
-            connections: 0,
-            available: List::EMPTY,
-            occupied: List::EMPTY,
-        });
+        let service = self.services.entry(id).or_default();
         service.connections += 1;
         service.generation
     }
@@ -86,12 +65,6 @@ impl Generations {
             self.services.remove(&id);
             self.to_prune.remove(&id);
         }
-    }
-}
-
-impl Service {
-    pub(crate) fn connections(&self) -> u32 {
-        self.connections
     }
 }
 

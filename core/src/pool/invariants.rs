@@ -96,13 +96,13 @@ impl<C> Pool<C> {
     }
 
     fn check_services(&self) -> Result<(), &'static str> {
-        for (id, service) in self.generations.services() {
+        for (&id, service) in &self.generations.services {
             let members = self.connections.slots.iter().filter(|slot| slot.service == Some(id)).count();
-            let is_right = members == service.connections() as usize && members > 0;
+            let is_right = members == service.connections as usize && members > 0;
             ensure(is_right, "a service has another number of connections than it says")?;
         }
         for slot in &self.connections.slots {
-            let is_known = slot.service.is_some_and(|id| self.generations.service(id).is_some());
+            let is_known = slot.service.is_some_and(|id| self.generations.services.contains_key(&id));
             let is_right = match slot.stage {
                 Stage::Closed => slot.service.is_none(),
                 Stage::Pending { .. } => slot.service.is_none() || (is_known && self.limits.load_balanced),

@@ -81,7 +81,7 @@ impl<C> Pool<C> {
         }
         while let Some(id) = self.generations.to_prune.pop_first() {
             while self.has_stale_available(id)
-                && let Some(key) = self.generations.service(id).and_then(|service| service.available.front())
+                && let Some(key) = self.generations.services.get(&id).and_then(|service| service.available.front())
             {
                 self.close_connection(key, ConnectionClosedReason::Stale);
             }
@@ -90,7 +90,7 @@ impl<C> Pool<C> {
 
     /// Whether a service that was cleared still has connections to prune. They are the oldest of its available ones.
     pub(super) fn has_stale_available(&self, id: ServiceId) -> bool {
-        let oldest = self.generations.service(id).and_then(|service| service.available.front());
+        let oldest = self.generations.services.get(&id).and_then(|service| service.available.front());
         oldest.is_some_and(|key| self.is_stale_at(key))
     }
 

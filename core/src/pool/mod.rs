@@ -188,7 +188,7 @@ impl<C> Pool<C> {
             refresh,
             suspects: BTreeSet::new(),
             random,
-            generations: Generations::new(),
+            generations: Generations::default(),
             outdated_until: ConnectionId(0),
             connections: Connections::new(),
             wait_queue: WaitQueue::new(id),

@@ -153,7 +153,7 @@ impl<C> Pool<C> {
 
     /// How often a service's part of a load-balanced pool was cleared; `None` if it has no connections.
     pub fn generation_of(&self, service_id: ServiceId) -> Option<Generation> {
-        self.generations.service(service_id).map(|service| service.generation)
+        self.generations.services.get(&service_id).map(|service| service.generation)
     }
 
     /// The service of a connection, in load-balanced mode and after its hello.

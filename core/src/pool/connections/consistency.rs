@@ -30,7 +30,7 @@ impl<C> Connections<C> {
         let since = |&key: &Key| self.slot(key).stage.unused_since();
         let are_in_order = available.iter().map(since).is_sorted();
         ensure(are_in_order, "available connections are not in the order of their return")?;
-        for (id, service) in generations.services() {
+        for (&id, service) in &generations.services {
             let available = service.available.check(&self.slots)?;
             self.check_members(&available, |slot| slot.service == Some(id) && slot.is_available())?;
             let occupied = service.occupied.check(&self.slots)?;
