@@ -19,7 +19,6 @@ use alloc::vec::Vec;
 use core::mem;
 
 use super::Topology;
-use super::identities::Donors;
 use super::usage::Outlook;
 use crate::pool::{NextPermit, Pool};
 use crate::server::{Membership, ServerId};
@@ -83,7 +82,7 @@ impl<C> Topology<C> {
             return self.servers.pool_mut(id).into_iter().for_each(Pool::yield_next);
         }
         let (mut needy, member) = (self.needy(Instant::ORIGIN), self.member_of(id));
-        needy.retain(|needy| self.donors(needy.server).include(member));
+        needy.retain(|needy| self.may_give(member, needy.server));
         let Some(neediest) = neediest(&needy).filter(|neediest| neediest.server != id) else { return };
         if let Some(pool) = self.servers.pool_mut(id)
             && pool.waits_since().is_some_and(|since| neediest.since < since)
@@ -152,7 +151,7 @@ impl<C> Topology<C> {
             && let Some(id) = self.usage.called.get(nth).copied()
         {
             let member = self.member_of(id);
-            while self.has_too_many(member) && self.close_least_recent(|_, of| of == member) {}
+            while self.has_too_many(member) && self.close_least_recent(|_, _, of| of == member) {}
             nth += 1;
         }
         let of_client = Outlook { next: NextPermit::of(|closed| self.free_of_client(closed)), is_sought };
@@ -239,14 +238,13 @@ impl<C> Topology<C> {
 
     /// Closes the least recently used available connection that another server has. Returns whether there was one.
     fn give_up_least_recent(&mut self, needy: ServerId) -> bool {
-        let donors = self.donors(needy);
-        !matches!(donors, Donors::None) && self.close_least_recent(|id, member| id != needy && donors.include(member))
+        self.close_least_recent(|topology, id, member| id != needy && topology.may_give(member, needy))
     }
 
     /// Closes the connection that has been available longest, of the pools that `is_meant` takes by their ids and their servers'.
     /// Returns whether there was one.
-    fn close_least_recent(&mut self, is_meant: impl Fn(ServerId, ServerId) -> bool) -> bool {
-        let meant = self.servers.iter().filter(|&(id, server)| is_meant(id, server.member(id)));
+    fn close_least_recent(&mut self, is_meant: impl Fn(&Self, ServerId, ServerId) -> bool) -> bool {
+        let meant = self.servers.iter().filter(|&(id, server)| is_meant(self, id, server.member(id)));
         let available = meant.filter_map(|(id, server)| Some((server.pool.least_recent_since()?, id)));
         let Some((_, id)) = available.min_by_key(|&(since, _)| since) else { return false };
         let now = self.now;

@@ -36,14 +36,6 @@ pub(super) struct Identities {
     are_shared: bool,
 }
 
-/// The pools of which one could give up a connection for another pool.
-pub(super) enum Donors {
-    All,
-    /// Those of one server.
-    OfServer(ServerId),
-    None,
-}
-
 /// The limits of a server, and what its pools have of them together.
 #[derive(Clone, Copy, Default)]
 struct SharedLimits {
@@ -62,17 +54,6 @@ impl SharedLimits {
     /// Whether they have more than maxPoolSize.
     fn are_exceeded(self) -> bool {
         self.used.total() > self.max_pool_size
-    }
-}
-
-impl Donors {
-    /// Whether the pools of a server are among them.
-    pub(super) fn include(&self, server: ServerId) -> bool {
-        match self {
-            Self::All => true,
-            Self::OfServer(only) => *only == server,
-            Self::None => false,
-        }
     }
 }
 
@@ -234,13 +215,13 @@ impl<C> Topology<C> {
         self.shared_limits(pool).map_or(u32::MAX, |limits| limits.left(closed))
     }
 
-    /// Whose connections would leave room for one of `needy`, with one of them less: nobody's, if too many are being established, or
-    /// if there are more than maxPoolSize allows.
-    pub(super) fn donors(&self, needy: ServerId) -> Donors {
+    /// Whether one connection less at the server `member` would leave room for one of `needy`: none would, if too many are being
+    /// established, or if there are more than maxPoolSize allows.
+    pub(super) fn may_give(&self, member: ServerId, needy: ServerId) -> bool {
         match self.shared_limits(needy) {
-            Some(limits) if limits.left(1) == 0 => Donors::None,
-            Some(limits) if limits.left(0) == 0 => Donors::OfServer(self.member_of(needy)),
-            _ => Donors::All,
+            Some(limits) if limits.left(1) == 0 => false,
+            Some(limits) if limits.left(0) == 0 => member == self.member_of(needy),
+            _ => true,
         }
     }
 
