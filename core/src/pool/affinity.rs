@@ -20,7 +20,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::connections::{Connections, Slot, Stage};
-use super::list::{Key, List, NIL, WAITERS, ensure};
+use super::list::{Key, List, NIL, WAITERS, ensure, reach};
 use super::output::{Action, Output};
 use super::settle::Due;
 use super::timer::{Timeout, TimeoutReason};
@@ -413,11 +413,7 @@ impl StickyKeys {
 
     /// A check-out is about to wait.
     fn note_key(&mut self, check_out: Key, key: Option<AffinityKey>) {
-        let place = check_out as usize;
-        if self.asked_by.len() <= place {
-            self.asked_by.resize(place + 1, None);
-        }
-        self.asked_by[place] = key;
+        *reach(&mut self.asked_by, check_out, None) = key;
     }
 
     fn key_of(&self, check_out: Key) -> Option<AffinityKey> {
@@ -429,11 +425,7 @@ impl StickyKeys {
             return;
         }
         self.unbind(key);
-        let place = connection as usize;
-        if self.pins.len() <= place {
-            self.pins.resize_with(place + 1, Pin::default);
-        }
-        let pin = &mut self.pins[place];
+        let pin = reach(&mut self.pins, connection, Pin::default());
         if pin.keys.len() >= MOST_KEYS {
             let oldest = pin.keys.remove(0);
             self.keys.remove(&oldest);

@@ -20,7 +20,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::connections::{Perished, Stage};
-use super::list::Key;
+use super::list::{Key, reach};
 use super::output::{Action, Output};
 use super::settle::Due;
 use super::timer::{Timeout, TimeoutReason};
@@ -60,11 +60,7 @@ impl Refresh {
 
     /// Watches a connection that has no look ahead of it.
     fn set(&mut self, key: Key, watch: Watch) {
-        let place = key as usize;
-        if self.watches.len() <= place {
-            self.watches.resize(place + 1, Watch::default());
-        }
-        self.watches[place] = watch;
+        *reach(&mut self.watches, key, Watch::default()) = watch;
         self.looks.insert(Look { at: watch.look_at, key });
     }
 

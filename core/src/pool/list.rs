@@ -49,6 +49,15 @@ pub(super) fn ensure(is_right: bool, problem: &'static str) -> Result<(), &'stat
     if is_right { Ok(()) } else { Err(problem) }
 }
 
+/// The entry at a place of a table. Where the table ends before, it grows by entries that are `absent`.
+pub(crate) fn reach<T: Clone>(entries: &mut Vec<T>, key: Key, absent: T) -> &mut T {
+    let place = key as usize;
+    if entries.len() <= place {
+        entries.resize(place + 1, absent);
+    }
+    &mut entries[place]
+}
+
 impl Links {
     pub(crate) const UNLINKED: Self = Self { previous: NIL, next: NIL };
 }

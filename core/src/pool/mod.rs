@@ -66,6 +66,7 @@ pub(crate) use self::handle::{PoolId, PoolOwner};
 pub(crate) use self::input::Misuse;
 use self::keep_alive::Refresh;
 use self::list::Key;
+pub(crate) use self::list::reach;
 use self::maintenance::HostUse;
 use self::retirement::Retirement;
 use self::statistics::Totals;

@@ -22,7 +22,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::connections::{Slot, Stage};
-use super::list::Key;
+use super::list::{Key, reach};
 use super::settle::Due;
 use super::timer::{Timeout, TimeoutReason};
 use super::{ConnectionClosedReason, ConnectionId, Pool, PoolState};
@@ -69,11 +69,7 @@ impl Retirement {
 
     /// Sets the life of a connection that is not among the ends.
     fn set(&mut self, key: Key, life: Life) {
-        let place = key as usize;
-        if self.lives.len() <= place {
-            self.lives.resize(place + 1, Life::ENDLESS);
-        }
-        let before = core::mem::replace(&mut self.lives[place], life);
+        let before = core::mem::replace(reach(&mut self.lives, key, Life::ENDLESS), life);
         self.finite -= u32::from(before.is_finite());
         self.finite += u32::from(life.is_finite());
         self.note_end(key);

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::selection::Criteria;
-use crate::pool::{CheckOutId, CheckOutRequest};
+use crate::pool::{CheckOutId, CheckOutRequest, reach};
 use crate::time::Instant;
 
 /// One check-out's wait for a server; never reused.
@@ -185,13 +185,7 @@ impl Origins {
 
     /// A check-out waits.
     pub(super) fn note(&mut self, check_out: CheckOutId, waiter: Waiter) {
-        let index = check_out.index();
-        if self.0.len() <= index {
-            self.0.resize(index + 1, None);
-        }
-        if let Some(entry) = self.0.get_mut(index) {
-            *entry = Some((check_out, waiter));
-        }
+        *reach(&mut self.0, check_out.key, None) = Some((check_out, waiter));
     }
 
     /// Takes the entry of a check-out.
