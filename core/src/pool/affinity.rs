@@ -382,7 +382,7 @@ impl<C> Pool<C> {
     pub(super) fn begin_check(&mut self, connection: Key) {
         self.release(connection);
         self.record_idle(connection);
-        self.connections.begin_check(&mut self.generations, connection);
+        self.connections.convert(&mut self.generations, connection, |socket| Stage::Checking { socket });
         self.end_suspicion(connection);
         let connection = self.handle(connection);
         self.outputs.push_back(Output::Action(Action::Check { connection }));

@@ -26,7 +26,8 @@ use crate::time::Instant;
 pub(crate) struct Connections<C> {
     pub(crate) slots: Vec<Slot<C>>,
     vacant: Key,
-    last_id: u64,
+    /// The number of connections ever created.
+    pub(super) last_id: u64,
     pub(crate) pending: u32,
     pub(crate) checking: u32,
     pub(crate) refreshing: u32,
@@ -34,8 +35,8 @@ pub(crate) struct Connections<C> {
     /// Connections in use that were interrupted.
     interrupted: u32,
     /// Connections in use that cursors and transactions keep (LB-16).
-    kept_by_cursors: u32,
-    kept_by_transactions: u32,
+    pub(super) kept_by_cursors: u32,
+    pub(super) kept_by_transactions: u32,
     /// From the least recently used to the most recently used.
     pub(crate) available: List<AVAILABLE>,
 }
@@ -132,11 +133,6 @@ impl<C> Connections<C> {
         self.pending + self.checking + self.refreshing + self.in_use + self.available.len()
     }
 
-    /// Connections ever created.
-    pub(crate) fn created(&self) -> u64 {
-        self.last_id
-    }
-
     pub(crate) fn slot(&self, key: Key) -> &Slot<C> {
         &self.slots[key as usize]
     }
@@ -162,11 +158,6 @@ impl<C> Connections<C> {
     pub(crate) fn search(&self, id: ConnectionId) -> Option<Key> {
         let is_it = |slot: &Slot<C>| slot.id == id && !slot.is_vacant();
         (0..).zip(&self.slots).find_map(|(key, slot)| is_it(slot).then_some(key))
-    }
-
-    /// Whether a connection with this id was ever created.
-    pub(crate) fn was_created(&self, id: ConnectionId) -> bool {
-        (1..=self.last_id).contains(&id.0)
     }
 
     /// Creates a pending connection.
@@ -259,16 +250,6 @@ impl<C> Connections<C> {
         self.link(generations, key);
     }
 
-    /// An available connection is checked before its delivery.
-    pub(crate) fn begin_check(&mut self, generations: &mut Generations, key: Key) {
-        self.convert(generations, key, |socket| Stage::Checking { socket });
-    }
-
-    /// A connection that was checked is alive: it becomes the most recently used available one.
-    pub(crate) fn pass_check(&mut self, generations: &mut Generations, key: Key, since: Instant) {
-        self.convert(generations, key, |socket| Stage::Available { since, socket });
-    }
-
     /// The driver gets the socket of an available connection, to refresh it.
     pub(crate) fn begin_refresh(&mut self, generations: &mut Generations, key: Key) -> Option<C> {
         let Stage::Available { since, .. } = self.slot(key).stage else { return None };
@@ -310,12 +291,6 @@ impl<C> Connections<C> {
             Purpose::Cursor => Some(&mut self.kept_by_cursors),
             Purpose::Transaction => Some(&mut self.kept_by_transactions),
         }
-    }
-
-    /// The connections in use, by their purpose.
-    pub(crate) fn in_use_by(&self) -> InUseBy {
-        let (cursors, transactions) = (self.kept_by_cursors, self.kept_by_transactions);
-        InUseBy { cursors, transactions, others: self.in_use.saturating_sub(cursors + transactions) }
     }
 
     /// A connection in use is interrupted: it leaves the list of those that can be.
@@ -382,8 +357,8 @@ impl<C> Connections<C> {
         self.slot_mut(key).stage = stage;
     }
 
-    /// Enters a new state that keeps the socket.
-    fn convert(&mut self, generations: &mut Generations, key: Key, stage: impl FnOnce(C) -> Stage<C>) {
+    /// Enters a new state that keeps the socket. One that becomes available is the most recently used.
+    pub(super) fn convert(&mut self, generations: &mut Generations, key: Key, stage: impl FnOnce(C) -> Stage<C>) {
         let before = self.leave(generations, key);
         let from = before.state();
         if let Some(socket) = before.into_socket() {

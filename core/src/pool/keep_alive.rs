@@ -242,7 +242,8 @@ impl<C> Pool<C> {
             Some(reason) => self.close_connection(key, reason),
             // It counts as returned just now: the list of available connections stays in the order of their return.
             None => {
-                self.connections.pass_check(&mut self.generations, key, self.now);
+                let since = self.now;
+                self.connections.convert(&mut self.generations, key, |socket| Stage::Available { since, socket });
                 self.note_return_from_check(key);
                 self.serve_sticky(key);
             }

@@ -175,7 +175,7 @@ impl<C> Pool<C> {
     /// Looks, if it is time: closes the connections of a host that was not used.
     pub(super) fn expire_host(&mut self) {
         while self.host_timeout().is_some_and(|timeout| timeout.at <= self.now) {
-            let started = self.wait_queue.started();
+            let started = self.wait_queue.last_sequence;
             let is_busy = self.connections.in_use > 0 || self.waiting() > 0 || self.is_warming();
             let before = self.host_use;
             let is_over = !is_busy && !before.is_busy && started == before.started;
@@ -191,7 +191,7 @@ impl<C> Pool<C> {
     #[inline]
     pub(super) fn use_host(&mut self) {
         if self.host_use.is_over {
-            let started = self.wait_queue.started();
+            let started = self.wait_queue.last_sequence;
             self.host_use = HostUse { started, since: self.now, is_busy: true, is_over: false };
         }
     }

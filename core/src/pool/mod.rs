@@ -247,7 +247,7 @@ impl<C> Pool<C> {
             return Err(ApiMisuse::ForeignConnection);
         }
         match self.connections.find(connection) {
-            None if !self.connections.was_created(connection.id) => Err(never_issued),
+            None if !(1..=self.connections.last_id).contains(&connection.id.0) => Err(never_issued),
             found => Ok(found),
         }
     }

@@ -239,7 +239,8 @@ impl<C> Pool<C> {
 
     /// Connections in use by their purpose (LB-16).
     pub fn in_use_by(&self) -> InUseBy {
-        self.connections.in_use_by()
+        let (cursors, transactions) = (self.connections.kept_by_cursors, self.connections.kept_by_transactions);
+        InUseBy { cursors, transactions, others: self.connections.in_use.saturating_sub(cursors + transactions) }
     }
 
     /// Counts, totals and high-water marks.
@@ -247,14 +248,14 @@ impl<C> Pool<C> {
         let counts = self.counts();
         let Totals { high_water, high_water_total, established, closed, check_outs_failed, cancelled, cleared } =
             self.totals;
-        let check_outs_started = self.wait_queue.started();
+        let check_outs_started = self.wait_queue.last_sequence;
         let ended = check_outs_started.saturating_sub(counts.waiting.into());
         let checked_out = ended.saturating_sub(check_outs_failed.total());
         Stats {
             counts,
             high_water,
             high_water_total,
-            created: self.connections.created(),
+            created: self.connections.last_id,
             established,
             closed,
             check_outs_started,

@@ -262,7 +262,7 @@ impl<C> Pool<C> {
     /// The connections that exist have an old credential.
     pub(crate) fn outdate_connections(&mut self) {
         if self.state != PoolState::Closed {
-            self.outdated_until = ConnectionId(self.connections.created());
+            self.outdated_until = ConnectionId(self.connections.last_id);
         }
     }
 

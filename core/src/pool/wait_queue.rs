@@ -49,7 +49,8 @@ pub(crate) struct WaitQueue {
     pool: PoolId,
     entries: Vec<Entry>,
     vacant: Key,
-    last_sequence: u64,
+    /// The number of check-outs ever started.
+    pub(super) last_sequence: u64,
     waiting: List<WAITERS>,
     /// The first waiter that is not an origin; all before it are.
     next_origin: Key,
@@ -94,11 +95,6 @@ impl WaitQueue {
             next_origin: NIL,
             deadlines: Deadlines::default(),
         }
-    }
-
-    /// Check-outs ever started.
-    pub(crate) fn started(&self) -> u64 {
-        self.last_sequence
     }
 
     /// Opens a check-out that neither waits nor has a connection yet.
