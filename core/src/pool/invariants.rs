@@ -178,21 +178,15 @@ impl<C> Output<C> {
 
 impl<C> Action<C> {
     fn snapshot(&self) -> Action<()> {
-        match self {
-            Self::Connect { connection } => Action::Connect { connection: *connection },
-            Self::Check { connection } => Action::Check { connection: *connection },
-            Self::Refresh { connection, timeout, .. } => {
-                Action::Refresh { connection: *connection, socket: (), timeout: *timeout }
-            }
-            Self::Deliver { check_out, connection, .. } => {
-                Action::Deliver { check_out: *check_out, connection: *connection, socket: () }
-            }
-            Self::Fail { check_out, error } => Action::Fail { check_out: *check_out, error: Arc::clone(error) },
-            Self::Close { connection, reason, .. } => {
-                Action::Close { connection: *connection, socket: (), reason: *reason }
-            }
-            Self::Interrupt { connection } => Action::Interrupt { connection: *connection },
-            Self::WarmedUp { warm_up, result } => Action::WarmedUp { warm_up: *warm_up, result: result.clone() },
+        match *self {
+            Self::Connect { connection } => Action::Connect { connection },
+            Self::Check { connection } => Action::Check { connection },
+            Self::Refresh { connection, timeout, .. } => Action::Refresh { connection, socket: (), timeout },
+            Self::Deliver { check_out, connection, .. } => Action::Deliver { check_out, connection, socket: () },
+            Self::Fail { check_out, ref error } => Action::Fail { check_out, error: Arc::clone(error) },
+            Self::Close { connection, reason, .. } => Action::Close { connection, socket: (), reason },
+            Self::Interrupt { connection } => Action::Interrupt { connection },
+            Self::WarmedUp { warm_up, ref result } => Action::WarmedUp { warm_up, result: result.clone() },
         }
     }
 }

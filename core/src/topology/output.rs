@@ -132,23 +132,19 @@ pub enum TimeoutReason {
 impl<C> Output<C> {
     /// The output without its socket.
     pub fn snapshot(&self) -> Output<()> {
-        match self {
-            Self::Pool { server, output } => Output::Pool { server: *server, output: output.snapshot() },
-            Self::Selected { selection, check_out } => {
-                Output::Selected { selection: *selection, check_out: *check_out }
+        match *self {
+            Self::Pool { server, ref output } => Output::Pool { server, output: output.snapshot() },
+            Self::Selected { selection, check_out } => Output::Selected { selection, check_out },
+            Self::Reselecting { check_out, selection } => Output::Reselecting { check_out, selection },
+            Self::SelectionFailed { selection, ref error } => {
+                Output::SelectionFailed { selection, error: Arc::clone(error) }
             }
-            Self::Reselecting { check_out, selection } => {
-                Output::Reselecting { check_out: *check_out, selection: *selection }
-            }
-            Self::SelectionFailed { selection, error } => {
-                Output::SelectionFailed { selection: *selection, error: Arc::clone(error) }
-            }
-            Self::WarmedUp { warm_up, result } => Output::WarmedUp { warm_up: *warm_up, result: result.clone() },
-            Self::ResolveSrv { name } => Output::ResolveSrv { name: name.clone() },
-            Self::Selection(event) => Output::Selection(event.clone()),
-            Self::Topology(event) => Output::Topology(event.clone()),
-            Self::Server { server, event } => Output::Server { server: *server, event: event.clone() },
-            Self::Monitor { server, call } => Output::Monitor { server: *server, call: call.clone() },
+            Self::WarmedUp { warm_up, ref result } => Output::WarmedUp { warm_up, result: result.clone() },
+            Self::ResolveSrv { ref name } => Output::ResolveSrv { name: name.clone() },
+            Self::Selection(ref event) => Output::Selection(event.clone()),
+            Self::Topology(ref event) => Output::Topology(event.clone()),
+            Self::Server { server, ref event } => Output::Server { server, event: event.clone() },
+            Self::Monitor { server, ref call } => Output::Monitor { server, call: call.clone() },
         }
     }
 }
