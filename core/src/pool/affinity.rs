@@ -20,7 +20,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::connections::{Connections, Slot, Stage};
-use super::list::{Key, List, NIL, WAITERS, ensure, reach};
+use super::list::{Key, List, WAITERS, ensure, reach};
 use super::output::{Action, Output};
 use super::settle::Due;
 use super::timer::{Timeout, TimeoutReason};
@@ -57,13 +57,13 @@ pub(super) struct Pin {
     pub(super) waiters: List<WAITERS>,
 }
 
-/// How far the holds were looked at. It repeats what lists say, and is not part of a pool's state.
-#[derive(Clone)]
+/// How far the holds were looked at: at first nothing is known. It repeats what lists say, and is not part of a pool's state.
+#[derive(Clone, Default)]
 pub(super) struct Holds {
     /// Until when none ends, as far as is known. Those of connections that come back later end later.
     pub(super) until: Instant,
     /// The most recently used available connection of which it is known that neither it nor a less recently used one is held.
-    pub(super) free: Key,
+    pub(super) free: Option<Key>,
 }
 
 /// The connection of a key, for a check-out that arrives.
@@ -245,7 +245,7 @@ impl<C> Pool<C> {
         let end_of_hold = since.zip(time).map_or(Instant::END, |(since, time)| since.after(time));
         if let Some(affinity) = &mut self.affinity {
             // Its place may be in front of those that were passed over.
-            affinity.holds.free = NIL;
+            affinity.holds.free = None;
             affinity.holds.until = affinity.holds.until.min(end_of_hold);
             self.serve_sticky(connection);
         }
@@ -343,8 +343,7 @@ impl<C> Pool<C> {
             let is_awaited_in_vain = !pin.waiters.is_empty() && !is_occupied;
             ensure(!is_awaited_in_vain, "a check-out waits for the connection of its key though nobody has it")?;
         }
-        let free = affinity.holds.free;
-        let is_free = free == NIL || self.connections.is_available(free);
+        let is_free = affinity.holds.free.is_none_or(|free| self.connections.is_available(free));
         ensure(is_free, "a connection is passed over that is not available")?;
         let first = self.connections.least_recent_first(|key| affinity.has_keys(key)).next();
         let is_first = !self.holds() || first == affinity.first_held(&self.connections);
@@ -373,8 +372,10 @@ impl<C> Pool<C> {
 
     /// A connection is about to be available no more.
     pub(super) fn release(&mut self, connection: Key) {
-        if let Some(affinity) = &mut self.affinity {
-            affinity.release(connection, &self.connections);
+        if let Some(affinity) = &mut self.affinity
+            && affinity.holds.free == Some(connection)
+        {
+            affinity.holds.free = self.connections.less_recent(connection);
         }
     }
 
@@ -447,14 +448,6 @@ impl StickyKeys {
         }
     }
 
-    /// A connection is about to leave the list of available ones.
-    #[inline(always)]
-    fn release<C>(&mut self, connection: Key, connections: &Connections<C>) {
-        if self.holds.free == connection {
-            self.holds.free = connections.less_recent(connection).unwrap_or(NIL);
-        }
-    }
-
     /// Whether a connection has keys: where connections are held, it is while it is available.
     fn has_keys(&self, connection: Key) -> bool {
         self.pins.get(connection as usize).is_some_and(|pin| !pin.keys.is_empty())
@@ -480,7 +473,7 @@ impl StickyKeys {
             return;
         }
         let free = connections.hotter_than(self.holds.free).take_while(|&key| !self.has_keys(key));
-        self.holds.free = free.last().unwrap_or(self.holds.free);
+        self.holds.free = free.last().or(self.holds.free);
     }
 
     fn first_sticky(&self, connection: Key) -> Option<Key> {
@@ -506,7 +499,7 @@ impl StickyKeys {
 impl<C> Connections<C> {
     /// The available connections that are `meant`, from the least recently used on.
     pub(super) fn least_recent_first(&self, meant: impl Fn(Key) -> bool) -> impl Iterator<Item = Key> {
-        self.hotter_than(NIL).filter(move |&key| meant(key))
+        self.hotter_than(None).filter(move |&key| meant(key))
     }
 
     /// The available connections that are `meant`, from the most recently used on.
@@ -515,21 +508,14 @@ impl<C> Connections<C> {
     }
 
     /// The available connections that came back after one of them, or all.
-    fn hotter_than(&self, key: Key) -> impl Iterator<Item = Key> {
-        let first = if key == NIL { self.available.front() } else { self.available.next(&self.slots, key) };
+    fn hotter_than(&self, key: Option<Key>) -> impl Iterator<Item = Key> {
+        let first = key.map_or(self.available.front(), |key| self.available.next(&self.slots, key));
         core::iter::successors(first, |&key| self.available.next(&self.slots, key))
     }
 
     /// The available connection that came back before another one.
     fn less_recent(&self, key: Key) -> Option<Key> {
         self.available.previous(&self.slots, key)
-    }
-}
-
-impl Default for Holds {
-    /// Nothing is known.
-    fn default() -> Self {
-        Self { until: Instant::ORIGIN, free: NIL }
     }
 }
 
