@@ -188,8 +188,8 @@ impl Stats {
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         Self {
-            counts: self.counts.merge(other.counts),
-            high_water: self.high_water.merge(other.high_water),
+            counts: self.counts.with(other.counts, u32::saturating_add),
+            high_water: self.high_water.with(other.high_water, u32::saturating_add),
             high_water_total: self.high_water_total.saturating_add(other.high_water_total),
             ..self.with_totals(&other, u64::saturating_add)
         }
@@ -221,12 +221,13 @@ impl Stats {
 }
 
 impl Counts {
-    fn merge(self, other: Self) -> Self {
+    /// Each count combined with the `other` one.
+    pub(crate) fn with(self, other: Self, combine: fn(u32, u32) -> u32) -> Self {
         Self {
-            pending: self.pending.saturating_add(other.pending),
-            available: self.available.saturating_add(other.available),
-            in_use: self.in_use.saturating_add(other.in_use),
-            waiting: self.waiting.saturating_add(other.waiting),
+            pending: combine(self.pending, other.pending),
+            available: combine(self.available, other.available),
+            in_use: combine(self.in_use, other.in_use),
+            waiting: combine(self.waiting, other.waiting),
         }
     }
 

@@ -50,13 +50,7 @@ struct OfServer {
 
 /// A sum after its part `before` has become `now`.
 fn changed(sum: Counts, before: Counts, now: Counts) -> Counts {
-    let number = |of: fn(&Counts) -> u32| of(&sum).saturating_sub(of(&before)).saturating_add(of(&now));
-    Counts {
-        pending: number(|counts| counts.pending),
-        available: number(|counts| counts.available),
-        in_use: number(|counts| counts.in_use),
-        waiting: number(|counts| counts.waiting),
-    }
+    sum.with(before, u32::saturating_sub).with(now, u32::saturating_add)
 }
 
 impl Usage {
