@@ -131,10 +131,26 @@ impl SelectionError {
 
 impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, selector, topology, .. } = self;
+        Briefly(self).fmt(f)?;
+        if matches!(self.kind, SelectionErrorKind::Timeout | SelectionErrorKind::WaitQueueFull { .. }) {
+            write!(f, ": {}; {}", States(&self.topology), self.advice())?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for SelectionError {}
+
+/// The error without the state of the servers, and what to do about that.
+struct Briefly<'a>(&'a SelectionError);
+
+impl fmt::Display for Briefly<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let SelectionError { kind, selector, waited, .. } = self.0;
         match kind {
-            SelectionErrorKind::Timeout | SelectionErrorKind::WaitQueueFull { .. } => {
-                write!(f, "{}: {}; {}", Briefly(self), States(topology), self.advice())
+            SelectionErrorKind::Timeout => write!(f, "no server became suitable for {selector} within {waited:?}"),
+            SelectionErrorKind::WaitQueueFull { max_wait_queue_depth: depth } => {
+                write!(f, "too many check-outs wait for a server already, and maxWaitQueueDepth allows {depth}")
             }
             SelectionErrorKind::Incompatible(text) => write!(f, "no server was selected for {selector}: {text}"),
             SelectionErrorKind::MaxStaleness(error) => write!(f, "no server was selected for {selector}: {error}"),
@@ -149,28 +165,6 @@ impl fmt::Display for SelectionError {
             }
             SelectionErrorKind::Closed => f.write_str("the client was closed: make a new one"),
             SelectionErrorKind::Forked => f.write_str("the process was forked while this waited: ask again"),
-        }
-    }
-}
-
-impl core::error::Error for SelectionError {}
-
-struct Briefly<'a>(&'a SelectionError);
-
-impl fmt::Display for Briefly<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SelectionError { kind, selector, waited, .. } = self.0;
-        match kind {
-            SelectionErrorKind::Timeout => write!(f, "no server became suitable for {selector} within {waited:?}"),
-            SelectionErrorKind::WaitQueueFull { max_wait_queue_depth: depth } => {
-                write!(f, "too many check-outs wait for a server already, and maxWaitQueueDepth allows {depth}")
-            }
-            SelectionErrorKind::Incompatible(_)
-            | SelectionErrorKind::MaxStaleness(_)
-            | SelectionErrorKind::ServerLeft
-            | SelectionErrorKind::UnknownIdentity(_)
-            | SelectionErrorKind::Closed
-            | SelectionErrorKind::Forked => self.0.fmt(f),
         }
     }
 }
