@@ -177,16 +177,17 @@ impl<C> Pool<C> {
         if self.retirement.is_none() || self.state != PoolState::Ready {
             return false;
         }
-        let (mut next, before) = (None, self.connections.total());
-        while let Some(End { at, key }) = self.next_end(next).filter(|end| end.at <= self.now) {
+        let (mut from, before) = (End { at: Instant::ORIGIN, key: 0 }, self.connections.total());
+        while let Some(End { at, key }) = self.next_end(from).filter(|end| end.at <= self.now) {
             if !self.connections.is_available(key) {
-                self.take_end(key);
+                // It is retired when it comes back.
+                self.retirement.iter_mut().for_each(|retirement| retirement.take_end(key));
             } else if self.may_retire() {
                 let reason = self.perished(key).unwrap_or(ConnectionClosedReason::Idle);
                 self.close_connection(key, reason);
                 self.keep_permit();
             } else {
-                next = Some(End { at, key: key.saturating_add(1) });
+                from = End { at, key: key.saturating_add(1) };
             }
         }
         self.connections.total() < before
@@ -236,19 +237,8 @@ impl<C> Pool<C> {
         total - pending > least || (pending == 0 && is_full)
     }
 
-    /// A connection that is not available is retired when it comes back.
-    fn take_end(&mut self, key: Key) {
-        if let Some(retirement) = &mut self.retirement {
-            retirement.take_end(key);
-        }
-    }
-
-    fn next_end(&self, from: Option<End>) -> Option<End> {
-        let ends = &self.retirement.as_ref()?.ends;
-        match from {
-            None => ends.first().copied(),
-            Some(from) => ends.range(from..).next().copied(),
-        }
+    fn next_end(&self, from: End) -> Option<End> {
+        self.retirement.as_ref()?.ends.range(from..).next().copied()
     }
 
     /// The driver establishes connections with another credential from now on: all that exist retire. Tell the
