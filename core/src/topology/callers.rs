@@ -18,6 +18,9 @@ use crate::pool::{
 use crate::server::{ServerEvent, ServerId};
 use crate::time::Instant;
 
+/// A check-out that has begun, and the connection that it was delivered at once.
+type Begun<C> = (CheckOut, Option<Delivery<C>>);
+
 impl<C> Topology<C> {
     /// The client begins: the topology opens, with its seeds in it (TOP-40). A load balancer is known from the start, and
     /// never checked (LB-3, LB-4). Does nothing the second time.
@@ -80,12 +83,7 @@ impl<C> Topology<C> {
 
     /// Out of line, so that the code inlined into a caller stays small.
     #[inline(never)]
-    fn begin_check_out(
-        &mut self,
-        now: Instant,
-        criteria: &Criteria,
-        request: CheckOutRequest,
-    ) -> (CheckOut, Option<Delivery<C>>) {
+    fn begin_check_out(&mut self, now: Instant, criteria: &Criteria, request: CheckOutRequest) -> Begun<C> {
         self.advance(now);
         self.emit_selection(criteria, SelectionEventKind::Started);
         let chosen = match self.unknown_identity(&request) {
@@ -107,12 +105,7 @@ impl<C> Topology<C> {
         }
     }
 
-    fn begin_in_pool(
-        &mut self,
-        id: ServerId,
-        criteria: &Criteria,
-        request: CheckOutRequest,
-    ) -> (CheckOut, Option<Delivery<C>>) {
+    fn begin_in_pool(&mut self, id: ServerId, criteria: &Criteria, request: CheckOutRequest) -> Begun<C> {
         let now = self.now;
         let was_drained = self.outputs.is_empty();
         let bounded = bounded(now, request, self.check_out_limit);
