@@ -17,7 +17,7 @@ use super::{Cancellation, CheckOutId, CheckOutRequest, Handle, Pool, PoolState};
 use crate::time::Instant;
 
 /// What calls have to attend to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Attention {
     /// Whether a check-out may take the most recently used connection, and do nothing else.
     pub(super) fast_check_out: bool,
@@ -25,11 +25,6 @@ pub(crate) struct Attention {
     pub(super) fast_check_in: bool,
     /// Whether something but maxIdleTimeMS may happen to an available connection at some time.
     pub(super) idle: bool,
-}
-
-impl Attention {
-    /// Until the options have been looked at.
-    pub(super) const EVERYWHERE: Self = Self { fast_check_out: false, fast_check_in: false, idle: true };
 }
 
 impl<C> Pool<C> {

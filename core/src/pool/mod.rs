@@ -168,34 +168,30 @@ impl<C> Pool<C> {
     ) -> Result<Self, PoolOptionsError> {
         let limits = options.limits()?;
         let id = PoolId::new(&address, now, server, options.pool_number);
-        let random = Random::new(options.seed ^ u64::from(server.number));
-        let (retirement, refresh) = (Retirement::of(&limits), Refresh::of(&limits));
-        let affinity = StickyKeys::of(&limits);
-        let state = if limits.profile.pauses() { PoolState::Paused } else { PoolState::Ready };
         let mut pool = Self {
             id,
             address,
+            random: Random::new(options.seed ^ u64::from(server.number)),
             options: Box::new(options),
+            state: if limits.profile.pauses() { PoolState::Paused } else { PoolState::Ready },
+            retirement: Retirement::of(&limits),
+            affinity: StickyKeys::of(&limits),
+            refresh: Refresh::of(&limits),
             limits,
-            state,
             paused_by: Cause::new("the server has not been checked successfully yet"),
             paused_since: now,
             now,
             last_maintenance: None,
             population_failed: false,
             admission: Admission::default(),
-            retirement,
-            affinity,
-            refresh,
             suspects: BTreeSet::new(),
-            random,
             generations: Generations::default(),
             outdated_until: ConnectionId(0),
             connections: Connections::new(),
             wait_queue: WaitQueue::new(id),
             outputs: VecDeque::new(),
             observed: true,
-            attention: Attention::EVERYWHERE,
+            attention: Attention::default(),
             share: Share::default(),
             host_use: HostUse::new(now),
             warm_ups: WarmUps::default(),
