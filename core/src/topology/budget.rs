@@ -211,7 +211,8 @@ impl<C> Topology<C> {
     /// Permits that no connection has, for a pool, when it has `closed` so many of its own. Connections of servers that have left
     /// count until they are closed.
     fn free_permits(&self, pool: ServerId, closed: u32) -> u32 {
-        self.free_of_client(closed).min(self.free_of_server(pool, closed))
+        let of_server = self.shared_limits(pool).map_or(u32::MAX, |limits| limits.left(closed));
+        self.free_of_client(closed).min(of_server)
     }
 
     fn free_of_client(&self, closed: u32) -> u32 {

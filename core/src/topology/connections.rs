@@ -85,7 +85,7 @@ impl<C> Topology<C> {
         let topology_version = error.topology_version;
         let mut circumstances = self.circumstances(id, connection, topology_version);
         // That the server refuses an old credential, or this user of several, says nothing about it.
-        let acts_for_several_users = owner.of_identity.is_some() || self.has_identities();
+        let acts_for_several_users = owner.of_identity.is_some() || !self.identities.known.is_empty();
         circumstances.is_stale |= owner.pool.is_refused_as_outdated(connection, &error)
             || (acts_for_several_users && is_about_the_user(&error));
         let reactions = reaction::to_establish_error(&error, circumstances);

@@ -28,7 +28,7 @@ use crate::time::Instant;
 /// The identities of a client, and the pools of each with their servers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Identities {
-    known: BTreeSet<IdentityId>,
+    pub(super) known: BTreeSet<IdentityId>,
     /// Those of identities that were removed stay until they are drained.
     pools: BTreeMap<IdentityId, Vec<(ServerId, ServerId)>>,
     last: u32,
@@ -38,7 +38,7 @@ pub(super) struct Identities {
 
 /// The limits of a server, and what its pools have of them together.
 #[derive(Clone, Copy, Default)]
-struct SharedLimits {
+pub(super) struct SharedLimits {
     max_pool_size: u32,
     max_connecting: u32,
     used: Counts,
@@ -46,14 +46,9 @@ struct SharedLimits {
 
 impl SharedLimits {
     /// Connections that the pools may have besides those that they have, when so many are `closed`.
-    fn left(self, closed: u32) -> u32 {
+    pub(super) fn left(self, closed: u32) -> u32 {
         let room = self.max_pool_size.saturating_add(closed).saturating_sub(self.used.total());
         room.min(self.max_connecting.saturating_sub(self.used.pending))
-    }
-
-    /// Whether they have more than maxPoolSize.
-    fn are_exceeded(self) -> bool {
-        self.used.total() > self.max_pool_size
     }
 }
 
@@ -126,11 +121,6 @@ impl<C> Topology<C> {
         request.identity.filter(|identity| !self.identities.known.contains(identity))
     }
 
-    /// Whether there are identities besides the credential of the options.
-    pub(super) fn has_identities(&self) -> bool {
-        !self.identities.known.is_empty()
-    }
-
     /// Whether the pools of a server share its limits.
     pub(super) fn shares_limits(&self) -> bool {
         self.identities.are_shared
@@ -199,7 +189,7 @@ impl<C> Topology<C> {
 
     /// Whether the pools of a server have more connections together than maxPoolSize, which has become smaller.
     pub(super) fn has_too_many(&self, pool: ServerId) -> bool {
-        self.shared_limits(pool).is_some_and(SharedLimits::are_exceeded)
+        self.shared_limits(pool).is_some_and(|limits| limits.used.total() > limits.max_pool_size)
     }
 
     /// Forgets the pools of a server that is forgotten.
@@ -208,11 +198,6 @@ impl<C> Topology<C> {
             pools.retain(|&(server, own)| server != pool && own != pool);
             !pools.is_empty()
         });
-    }
-
-    /// Connections that the pools of a server may have besides those that they have, when so many are `closed`.
-    pub(super) fn free_of_server(&self, pool: ServerId, closed: u32) -> u32 {
-        self.shared_limits(pool).map_or(u32::MAX, |limits| limits.left(closed))
     }
 
     /// Whether one connection less at the server `member` would leave room for one of `needy`: none would, if too many are being
@@ -246,7 +231,7 @@ impl<C> Topology<C> {
     }
 
     /// What the pools of a server share, if they share limits: nothing, where the server is forgotten.
-    fn shared_limits(&self, pool: ServerId) -> Option<SharedLimits> {
+    pub(super) fn shared_limits(&self, pool: ServerId) -> Option<SharedLimits> {
         if !self.shares_limits() {
             return None;
         }
