@@ -272,7 +272,7 @@ impl<C> Pool<C> {
 
     /// The connections that maintenance keeps up: none while the host is not used.
     pub(super) fn min_pool_size(&self) -> u32 {
-        if self.is_host_unused() {
+        if self.host_use.is_over {
             return 0;
         }
         self.limits.min_pool_size.max(self.share.followed).min(self.limits.max_pool_size)
@@ -389,7 +389,7 @@ impl<C> Pool<C> {
     pub(super) fn superfluous(&self) -> Option<ConnectionClosedReason> {
         match self.wait_queue.len() {
             0 if self.has_surplus() => Some(ConnectionClosedReason::Surplus),
-            0 if self.is_host_unused() => Some(ConnectionClosedReason::Idle),
+            0 if self.host_use.is_over => Some(ConnectionClosedReason::Idle),
             _ => None,
         }
     }

@@ -83,7 +83,8 @@ impl<C> Pool<C> {
             }
             Some(reason) => {
                 self.discard(key, socket, reason);
-                self.note_last_use();
+                // No available connection will tell of this use.
+                self.host_use.since = self.now;
             }
         }
         self.settle(Due::Queue);

@@ -14,6 +14,7 @@ use super::output::{Action, Delivery, Event, Output};
 use super::queries::WaitBound;
 use super::settle::Due;
 use super::{Cancellation, CheckOutId, CheckOutRequest, Handle, Pool, PoolState};
+use crate::options::Reuse;
 use crate::time::Instant;
 
 /// What calls have to attend to.
@@ -276,7 +277,8 @@ impl<C> Pool<C> {
             fast_check_out: is_plain
                 && self.state == PoolState::Ready
                 && self.suspects.is_empty()
-                && self.serves_most_recent(),
+                && self.limits.reuse == Reuse::Lifo
+                && self.affinity.is_none(),
             fast_check_in: is_plain && self.state != PoolState::Closed && self.retirement.is_none(),
             idle: self.affinity.is_some() || self.retirement.is_some() || self.refresh.is_some(),
         }

@@ -90,7 +90,8 @@ impl<C> Pool<C> {
         ensure(self.attention == self.needed_attention(), "a call takes another way than it should")?;
         ensure(self.check_retirement(), "the end of a connection's life is noted wrongly")?;
         ensure(self.check_refresh(), "the next refresh of a connection is noted wrongly")?;
-        ensure(self.check_suspects(), "a connection that is not available is to be checked before its delivery")?;
+        let are_available = self.suspects.iter().all(|&key| self.connections.is_available(key));
+        ensure(are_available, "a connection that is not available is to be checked before its delivery")?;
         ensure(self.check_warm_ups(), "a warm-up goes on that has ended")?;
         ensure(self.check_backoff(), "the connection that the backoff tries is not being established")
     }

@@ -160,11 +160,6 @@ impl<C> Pool<C> {
         Some(Timeout { at: at.max(self.now), reason: TimeoutReason::Refresh })
     }
 
-    /// For how many nanoseconds an available connection has shown no sign of life.
-    pub(super) fn unproven_time(&self, key: Key) -> u64 {
-        self.fresh_since(key).map_or(0, |fresh_since| self.now.nanos_since(fresh_since))
-    }
-
     /// Whether there is a permit for what no waiter needs.
     pub(super) fn has_permit_to_spare(&self) -> bool {
         self.connections.pending.saturating_add(self.connections.refreshing) < self.limits.max_connecting
@@ -192,7 +187,7 @@ impl<C> Pool<C> {
     }
 
     /// Since when an available connection has shown no sign of life.
-    fn fresh_since(&self, key: Key) -> Option<Instant> {
+    pub(super) fn fresh_since(&self, key: Key) -> Option<Instant> {
         let since = self.unused_since(key)?;
         let refreshed_at = self.refresh.as_ref().map(|refresh| refresh.watch(key).refreshed_at);
         Some(refreshed_at.map_or(since, |refreshed_at| refreshed_at.max(since)))
@@ -261,21 +256,11 @@ impl<C> Pool<C> {
         self.renew_attention();
     }
 
-    /// Whether an available connection has to be checked, however short it was idle as far as the clock knows.
-    pub(super) fn is_suspect(&self, key: Key) -> bool {
-        self.suspects.contains(&key)
-    }
-
     /// A connection is looked at, or closed.
     pub(super) fn end_suspicion(&mut self, key: Key) {
         if self.suspects.remove(&key) && self.suspects.is_empty() {
             self.renew_attention();
         }
-    }
-
-    /// Whether all suspects are available.
-    pub(super) fn check_suspects(&self) -> bool {
-        self.suspects.iter().all(|&key| self.connections.is_available(key))
     }
 }
 

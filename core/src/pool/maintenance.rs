@@ -31,11 +31,11 @@ pub(crate) struct HostUse {
     /// Check-outs that had begun by then.
     started: u64,
     /// The host was not used after this, up to the look; or it was in use at the look, which was then.
-    since: Instant,
+    pub(super) since: Instant,
     /// Whether it was in use, or somebody waited for it.
     is_busy: bool,
     /// Whether it has been unused for `hostTimeout`.
-    is_over: bool,
+    pub(super) is_over: bool,
 }
 
 impl<C> Pool<C> {
@@ -145,16 +145,11 @@ impl<C> Pool<C> {
     }
 
     /// Closes the least recently used available connection, for `reason` if it could be used. Returns whether there was one.
-    fn close_least_recent(&mut self, reason: ConnectionClosedReason) -> bool {
+    pub(super) fn close_least_recent(&mut self, reason: ConnectionClosedReason) -> bool {
         let Some(key) = self.connections.available.front() else { return false };
         let reason = self.perished(key).unwrap_or(reason);
         self.close_connection(key, reason);
         true
-    }
-
-    /// Whether nobody has used the host for `hostTimeout`.
-    pub(super) fn is_host_unused(&self) -> bool {
-        self.host_use.is_over
     }
 
     /// Whether a host that nobody uses loses its connections.
@@ -196,11 +191,6 @@ impl<C> Pool<C> {
         }
     }
 
-    /// A connection that was in use is closed: no available one will tell of that use.
-    pub(super) fn note_last_use(&mut self) {
-        self.host_use.since = self.now;
-    }
-
     /// Gives the pool new limits. A higher minPoolSize is for the next run of maintenance.
     ///
     /// # Errors
@@ -221,10 +211,6 @@ impl<C> Pool<C> {
     /// Whether there are more connections than maxPoolSize, because that has become smaller.
     pub(super) fn has_surplus(&self) -> bool {
         self.connections.total() > self.limits.max_pool_size
-    }
-
-    pub(super) fn close_surplus(&mut self) {
-        while self.has_surplus() && self.close_least_recent(ConnectionClosedReason::Surplus) {}
     }
 
     /// Closes the least recently used available connection, in favour of another server.

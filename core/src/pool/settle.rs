@@ -23,7 +23,7 @@
 //! least recently used.
 
 use super::list::Key;
-use super::{Pool, PoolState};
+use super::{ConnectionClosedReason, Pool, PoolState};
 use crate::options::Reuse;
 
 /// What a call may have made due, besides what the queue waits for.
@@ -62,7 +62,7 @@ impl<C> Pool<C> {
 
     #[inline(never)]
     fn settle_spare(&mut self, due: Due) {
-        self.close_surplus();
+        while self.has_surplus() && self.close_least_recent(ConnectionClosedReason::Surplus) {}
         if self.retire() && self.wait_queue.len() > 0 {
             self.serve(Due::Queue);
         }
@@ -120,12 +120,6 @@ impl<C> Pool<C> {
         self.deliver(connection, head);
     }
 
-    /// Whether the most recently used connection serves an arrival, unless some are under suspicion.
-    #[inline(always)]
-    pub(super) fn serves_most_recent(&self) -> bool {
-        matches!(self.limits.reuse, Reuse::Lifo) && self.affinity.is_none()
-    }
-
     /// The available connection for the head of the queue, after closing those that perished (CMAP-26).
     pub(super) fn next_usable(&mut self) -> Option<Key> {
         while let Some(key) = self.next_available() {
@@ -168,8 +162,10 @@ impl<C> Pool<C> {
         self.perished(key).is_none() && !self.needs_check(key)
     }
 
-    /// Whether an available connection has shown no sign of life for so long that it has to be checked first.
+    /// Whether an available connection has to be checked first: it has shown no sign of life for long, or was idle while the machine
+    /// was suspended.
     pub(super) fn needs_check(&self, key: Key) -> bool {
-        self.unproven_time(key) > self.limits.check_after_idle || self.is_suspect(key)
+        let unproven_time = self.fresh_since(key).map_or(0, |fresh_since| self.now.nanos_since(fresh_since));
+        unproven_time > self.limits.check_after_idle || self.suspects.contains(&key)
     }
 }
