@@ -279,7 +279,7 @@ impl<C> Pool<C> {
 
     /// Since when the pool is paused, and why; `None` if it is ready or closed.
     pub fn pause(&self) -> Option<(Instant, &Cause)> {
-        (self.state() == PoolState::Paused).then(|| self.paused_by())
+        (self.state == PoolState::Paused).then_some((self.paused_since, &self.paused_by))
     }
 
     /// The connections in use, in no particular order.
@@ -329,11 +329,6 @@ impl<C> Pool<C> {
     pub(crate) fn bound_of(&self, check_out: CheckOutId) -> Option<WaitBound> {
         let waits = self.wait_queue.progress(check_out) == Cancellation::Cancelled;
         waits.then(|| self.wait_bound_of(check_out.key, self.wait_bound()))
-    }
-
-    /// Since when the pool is paused, and why.
-    pub(crate) fn paused_by(&self) -> (Instant, &Cause) {
-        (self.paused_since, &self.paused_by)
     }
 
     /// What a check-out lacks that waits and has no pending connection of its own. Looks at every connection.

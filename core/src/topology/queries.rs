@@ -10,7 +10,7 @@ use super::usage::Usage;
 use super::{CheckOut, Output, Phase, SelectionId, Topology, TopologyDescription};
 #[cfg(feature = "trace")]
 use crate::options::PoolOptions;
-use crate::pool::{Cause, CheckOutId, Handle, Pool, PoolState, Statistics, Stats, WaitBound};
+use crate::pool::{Cause, CheckOutId, Handle, Pool, Statistics, Stats, WaitBound};
 use crate::server::{Server, ServerId};
 use crate::time::Instant;
 
@@ -163,12 +163,11 @@ impl<C> Topology<C> {
         let pool = self.servers.pool(id)?;
         let bound = pool.bound_of(check_out)?;
         let server = self.member_of(id);
-        let is_paused = pool.state() == PoolState::Paused && !matches!(bound, WaitBound::Establishment(_));
-        Some(if is_paused {
-            let (since, cause) = pool.paused_by();
-            Binding::Paused { server, since, cause: cause.clone() }
-        } else {
-            Binding::Pool { server, bound }
+        Some(match pool.pause() {
+            Some((since, cause)) if !matches!(bound, WaitBound::Establishment(_)) => {
+                Binding::Paused { server, since, cause: cause.clone() }
+            }
+            _ => Binding::Pool { server, bound },
         })
     }
 
