@@ -499,6 +499,11 @@ impl<C> Stage<C> {
         }
     }
 
+    /// Whether the connection was established, and is not closed.
+    pub(super) fn is_established(&self) -> bool {
+        !matches!(self, Self::Closed | Self::Pending { .. })
+    }
+
     /// Since when the connection has been without use; `None` if it is in use, or being established or checked.
     pub(super) fn unused_since(&self) -> Option<Instant> {
         match *self {

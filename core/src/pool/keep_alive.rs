@@ -168,10 +168,7 @@ impl<C> Pool<C> {
     /// Whether looks and connections agree.
     pub(super) fn check_refresh(&self) -> bool {
         let Some(refresh) = &self.refresh else { return self.connections.refreshing == 0 };
-        let is_watched = |stage: &Stage<C>| match stage {
-            Stage::Available { .. } | Stage::Checking { .. } | Stage::InUse { .. } => true,
-            Stage::Closed | Stage::Pending { .. } | Stage::Refreshing { .. } => false,
-        };
+        let is_watched = |stage: &Stage<C>| stage.is_established() && !matches!(stage, Stage::Refreshing { .. });
         let slots = (0..).zip(&self.connections.slots).filter(|(_, slot)| is_watched(&slot.stage));
         let mut looks = slots.map(|(key, _)| Look { at: refresh.watch(key).look_at, key });
         let watched = looks.clone().count();

@@ -105,12 +105,8 @@ impl<C> Pool<C> {
         if self.state == PoolState::Closed {
             return;
         }
-        let is_established = |stage: &Stage<C>| match stage {
-            Stage::Available { .. } | Stage::Checking { .. } | Stage::Refreshing { .. } | Stage::InUse { .. } => true,
-            Stage::Closed | Stage::Pending { .. } => false,
-        };
         let slots = (0..).zip(&self.connections.slots);
-        let keys: Vec<Key> = slots.filter(|(_, slot)| is_established(&slot.stage)).map(|(key, _)| key).collect();
+        let keys: Vec<Key> = slots.filter(|(_, slot)| slot.stage.is_established()).map(|(key, _)| key).collect();
         let step = nanos(over) / (keys.len() as u64).max(1);
         let retirement = self.retirement.get_or_insert_default();
         let mut at = self.now;
@@ -214,9 +210,7 @@ impl<C> Pool<C> {
         let is_right = |retirement: &Retirement| {
             let is_known = |end: &End| {
                 let slot = self.connections.slots.get(end.key as usize);
-                let is_established =
-                    slot.is_some_and(|slot| !matches!(slot.stage, Stage::Closed | Stage::Pending { .. }));
-                is_established && retirement.life(end.key).ends_at == end.at
+                slot.is_some_and(|slot| slot.stage.is_established()) && retirement.life(end.key).ends_at == end.at
             };
             let available = (0..).zip(&self.connections.slots).filter(|(_, slot)| slot.is_available());
             let mut ends = available.map(|(key, _)| End { at: retirement.life(key).ends_at, key });
