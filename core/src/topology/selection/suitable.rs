@@ -110,7 +110,17 @@ fn members<'a>(
     preference: &ReadPreference,
     limit: Option<&StalenessLimit>,
 ) -> Vec<usize> {
-    let eligible = |types: &[ServerType]| eligible(servers.clone(), types, preference, limit);
+    // Those of these types that do not lag too far behind, and of those the ones that the first matching tag set matches (SEL-22, SEL-29).
+    let eligible = |types: &[ServerType]| {
+        let is_fresh = |server: &ServerDescription| limit.is_none_or(|limit| limit.admits(server));
+        let candidates = servers.clone().filter(|(_, server)| types.contains(&server.server_type) && is_fresh(server));
+        if preference.tag_sets().is_empty() {
+            return select(candidates, |_| true);
+        }
+        let sets = preference.tag_sets().iter();
+        let mut matching = sets.map(|set| select(candidates.clone(), |server| server.has_tags(set)));
+        matching.find(|matching| !matching.is_empty()).unwrap_or_default()
+    };
     // The primary never lags, and is taken whatever its tags are (SEL-21).
     let primary = || select(servers.clone(), |server| server.server_type == ServerType::RsPrimary);
     let or = |first: Vec<usize>, second: &dyn Fn() -> Vec<usize>| if first.is_empty() { second() } else { first };
@@ -121,24 +131,6 @@ fn members<'a>(
         ReadMode::SecondaryPreferred => or(eligible(&[ServerType::RsSecondary]), &primary),
         ReadMode::Nearest => eligible(&[ServerType::RsPrimary, ServerType::RsSecondary]),
     }
-}
-
-/// The servers of these types that do not lag too far behind, and of those the ones that the first matching tag set matches
-/// (SEL-22, SEL-29).
-fn eligible<'a>(
-    servers: impl Iterator<Item = (usize, &'a ServerDescription)> + Clone,
-    types: &[ServerType],
-    preference: &ReadPreference,
-    limit: Option<&StalenessLimit>,
-) -> Vec<usize> {
-    let candidates = servers
-        .filter(|(_, server)| types.contains(&server.server_type) && limit.is_none_or(|limit| limit.admits(server)));
-    if preference.tag_sets().is_empty() {
-        return select(candidates, |_| true);
-    }
-    let mut matching =
-        preference.tag_sets().iter().map(|set| select(candidates.clone(), |server| server.has_tags(set)));
-    matching.find(|matching| !matching.is_empty()).unwrap_or_default()
 }
 
 fn select<'a>(
