@@ -140,7 +140,8 @@ impl<C> Pool<C> {
                     self.connections.mark_interrupted(&mut self.generations, key);
                     self.outputs.push_back(Output::Action(Action::Interrupt { connection }));
                 }
-                Stage::Pending { .. } => {
+                // The driver closes the socket of a connection that is refreshed, or reports it: then it is closed here.
+                Stage::Pending { .. } | Stage::Refreshing { .. } => {
                     let origin = self.set_origin(key, None);
                     self.forget(key, ConnectionClosedReason::Stale, None);
                     self.outputs.push_back(Output::Action(Action::Interrupt { connection }));
@@ -150,11 +151,6 @@ impl<C> Pool<C> {
                             self.fail(origin, CheckOutErrorKind::PoolCleared { cause: cause.clone() });
                         }
                     }
-                }
-                // The driver closes its socket, or reports it: then it is closed here.
-                Stage::Refreshing { .. } => {
-                    self.forget(key, ConnectionClosedReason::Stale, None);
-                    self.outputs.push_back(Output::Action(Action::Interrupt { connection }));
                 }
                 Stage::Checking { .. } | Stage::Available { .. } | Stage::Closed => {
                     self.close_connection(key, ConnectionClosedReason::Stale);
