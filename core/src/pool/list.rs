@@ -139,13 +139,9 @@ impl<const ROLE: usize> List<ROLE> {
         key: Key,
         is_behind: impl Fn(&N) -> bool,
     ) {
-        let mut next = self.front;
-        while next != NIL && !is_behind(&arena[next as usize]) {
-            next = arena[next as usize].links().next;
-        }
-        if next == NIL {
+        let Some(next) = self.iter(arena).find(|&member| is_behind(&arena[member as usize])) else {
             return self.push_back(arena, key);
-        }
+        };
         let previous = core::mem::replace(&mut arena[next as usize].links_mut().previous, key);
         *arena[key as usize].links_mut() = Links { previous, next };
         match previous {
