@@ -140,11 +140,7 @@ impl CheckOutError {
     /// Whether the operation may be tried again: after a clear (CMAP-55), after an overloaded server's refusal
     /// (CMAP-50), and where too many waited.
     pub fn is_retryable(&self) -> bool {
-        match &self.kind {
-            CheckOutErrorKind::PoolCleared { .. } | CheckOutErrorKind::WaitQueueFull { .. } => true,
-            CheckOutErrorKind::Establish(error) => error.has_label(RETRYABLE_ERROR),
-            CheckOutErrorKind::PoolClosed | CheckOutErrorKind::Timeout(_) | CheckOutErrorKind::Cancelled => false,
-        }
+        matches!(self.kind, CheckOutErrorKind::PoolCleared { .. }) || self.has_label(RETRYABLE_ERROR)
     }
 
     /// Whether the error carries this label: that of a connection that could not be established, or both labels of an
