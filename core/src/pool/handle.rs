@@ -81,11 +81,8 @@ const HANDLE: u32 = 0x6861_6e64;
 impl Handle {
     /// The handle as numbers, for a caller that cannot keep it as it is.
     pub fn to_bits(self) -> [u64; 3] {
-        [
-            self.id.0,
-            u64::from(self.key) << 32 | u64::from(self.pool.slot),
-            u64::from(HANDLE) << 32 | u64::from(self.pool.digest),
-        ]
+        let PoolId { digest, slot } = self.pool;
+        [self.id.0, u64::from(self.key) << 32 | u64::from(slot), u64::from(HANDLE) << 32 | u64::from(digest)]
     }
 
     /// The handle of these [numbers](Self::to_bits); `None` if they are none. Numbers that nobody was given name no connection,
