@@ -132,7 +132,10 @@ impl<C> Pool<C> {
         self.advance(now);
         let met = self.wait_queue.progress(id);
         if met == Cancellation::Cancelled {
-            self.cancel(id.key);
+            // Its caller has given it up.
+            let error = self.end_in_failure(id.key, CheckOutErrorKind::Cancelled);
+            self.totals.cancelled = self.totals.cancelled.saturating_add(1);
+            self.emit(|| Event::failed_check_out(id, Arc::new(error)));
         }
         met
     }
@@ -225,14 +228,6 @@ impl<C> Pool<C> {
         let error = Arc::new(error);
         self.emit(|| Event::failed_check_out(id, Arc::clone(&error)));
         self.outputs.push_back(Output::Action(Action::Fail { check_out: id, error }));
-    }
-
-    /// Ends a check-out that its caller has given up.
-    fn cancel(&mut self, check_out: Key) {
-        let id = self.wait_queue.id(check_out);
-        let error = self.end_in_failure(check_out, CheckOutErrorKind::Cancelled);
-        self.totals.cancelled = self.totals.cancelled.saturating_add(1);
-        self.emit(|| Event::failed_check_out(id, Arc::new(error)));
     }
 
     fn end_in_failure(&mut self, check_out: Key, kind: CheckOutErrorKind) -> CheckOutError {
