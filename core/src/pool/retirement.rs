@@ -67,8 +67,9 @@ impl Retirement {
         self.lives.get(key as usize).copied().unwrap_or(Life::ENDLESS)
     }
 
-    /// Sets the life of a connection that is not among the ends.
+    /// Sets the life of a connection, and its place among the ends.
     fn set(&mut self, key: Key, life: Life) {
+        self.take_end(key);
         let before = core::mem::replace(reach(&mut self.lives, key, Life::ENDLESS), life);
         self.finite -= u32::from(before.is_finite());
         self.finite += u32::from(life.is_finite());
@@ -112,7 +113,6 @@ impl<C> Pool<C> {
         let mut at = self.now;
         for key in keys {
             at = at.after(step);
-            retirement.take_end(key);
             let Life { ends_at, uses } = retirement.life(key);
             retirement.set(key, Life { ends_at: ends_at.min(at), uses });
         }
@@ -142,7 +142,6 @@ impl<C> Pool<C> {
     pub(super) fn ends_life_at_check_in(&mut self, key: Key) -> bool {
         let Some(retirement) = &mut self.retirement else { return false };
         let mut life = retirement.life(key);
-        retirement.take_end(key);
         life.uses = life.uses.saturating_add(1);
         if life.uses >= self.limits.max_uses {
             life.ends_at = life.ends_at.min(self.now);
@@ -161,7 +160,6 @@ impl<C> Pool<C> {
     /// A connection leaves the pool. With the last life that ends, a pool whose options end none takes the fast path again.
     pub(super) fn end_life(&mut self, key: Key) {
         let Some(retirement) = &mut self.retirement else { return };
-        retirement.take_end(key);
         retirement.set(key, Life::ENDLESS);
         if retirement.finite == 0 && !Retirement::is_needed(&self.limits) {
             self.retirement = None;
