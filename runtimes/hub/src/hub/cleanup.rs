@@ -144,7 +144,7 @@ fn orders(mut holdings: Holdings) -> Vec<Order> {
 async fn run(shared: Arc<Shared>, owner: Owner, order: Order) {
     let selector = order.server.clone().map_or(ServerSelector::Writable, ServerSelector::Pinned);
     let criteria = Criteria { selector, ..Criteria::default() };
-    let claim = Claim { class: Class::LetsGo, bytes: order.command.as_bytes().len() };
+    let claim = Claim { class: Class::LetsGo, bytes: order.command.as_bytes().len(), needs_room: false };
     let patience = Patience { queue: PATIENCE, server: PATIENCE };
     let track = Track::new(shared.now());
     if let Ok(mut turn) = turn::take(&shared, &owner, claim, &criteria, patience, &track).await {

@@ -239,6 +239,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             match output {
                 LineOutput::Send(bytes) => self.send(&bytes).await?,
                 LineOutput::SendCompressed(compressor, bytes) => {
+                    self.offer(bytes.len());
                     let packed = self.shared.packers.pack(compressor, bytes).await?;
                     self.send(&packed).await?;
                 }
@@ -278,9 +279,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Sends a reply, unless the connection has to end, or to give way.
     async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > UNCOUNTED {
-            let user = Arc::clone(self.line.user().unwrap_or(&self.entrance.address));
-            self.hold.set(&user, self.line.bytes() + bytes.len());
+            self.offer(bytes.len());
             self.hold.watch();
+        } else {
+            self.account();
         }
         while !bytes.is_empty() {
             let sent = tokio::select! {
@@ -297,6 +299,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             flushed = sending::flush(&mut self.stream) => flushed,
             () = self.hold.end() => Err(io::Error::other(Ending::GaveWay)),
             why = self.entrance.ended.told() => Err(io::Error::other(why)),
+        }
+    }
+
+    /// Counts a reply that the client has to take, if it is large.
+    fn offer(&mut self, bytes: usize) {
+        if bytes > UNCOUNTED {
+            let user = self.line.user().unwrap_or(&self.entrance.address);
+            self.hold.offer(user, self.line.bytes() + bytes);
         }
     }
 

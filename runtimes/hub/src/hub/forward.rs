@@ -148,7 +148,7 @@ async fn attempt(
     if matches!(criteria.selector, ServerSelector::Pinned(_)) && request.part.is_none() {
         patience.server = patience.server.min(FOR_ITS_SERVER);
     }
-    let claim = Claim { class: forward.class, bytes: request.size() };
+    let claim = Claim::of(forward);
     let turn = turn::take(shared, owner, claim, &criteria, patience, track).await;
     let mut turn = turn.map_err(|no_turn| match no_turn {
         NoTurn::Connection(error) => of_check_out(request, &error),
@@ -318,7 +318,9 @@ fn of_queue(
     base_backoff: Duration,
 ) -> Box<Failed> {
     let (reason, message) = match no_place {
-        NoPlace::TooLong | NoPlace::AtLimit if is_time_up(shared.now(), request) => return time_is_up(),
+        NoPlace::TooLong | NoPlace::AtLimit | NoPlace::NoRoom if is_time_up(shared.now(), request) => {
+            return time_is_up();
+        }
         NoPlace::Full => (
             Reason::QueueFull,
             "too many commands wait at this hub; try again later, or give it more connections upstream",
@@ -326,6 +328,10 @@ fn of_queue(
         NoPlace::TooLarge => (
             Reason::Memory,
             "the commands that wait at this hub have too many bytes; try again later, or send smaller ones",
+        ),
+        NoPlace::NoRoom => (
+            Reason::Memory,
+            "large replies at this hub are not taken by their clients; try again later, or read what was asked for",
         ),
         NoPlace::TooLong => {
             (Reason::TooLong, "the command has waited too long for its turn at this hub; try again later")

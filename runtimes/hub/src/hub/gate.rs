@@ -60,6 +60,8 @@ pub(super) enum NoPlace {
     TooLong,
     /// It has, and its user runs as many as it may.
     AtLimit,
+    /// It has, and there was no room for its reply: too many others are not taken.
+    NoRoom,
 }
 
 /// How the queue has received a command, with what tells it of its turn.

@@ -1,11 +1,12 @@
-//! The budget of bytes, awaited: a connection that has begun a large message waits here before it is read on, and hears when it has to
-//! give way.
+//! The budget of bytes, awaited: a connection that has begun a large message waits here before it is read on, a command waits here for room
+//! for its reply, and who holds bytes hears when it has to give way.
 
+use core::pin::pin;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::clock::Clock;
 use crate::protocol::{Gauge, Memory, MemoryLimits, UNCOUNTED};
@@ -18,6 +19,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Purse {
     clock: Clock,
     state: Mutex<State>,
+    /// Told when there may be room for replies.
+    freed: Notify,
 }
 
 #[derive(Debug)]
@@ -29,6 +32,9 @@ struct State {
     ends: BTreeMap<i64, oneshot::Sender<()>>,
     ended: u64,
 }
+
+/// A command that waits for room for its reply. Dropping it ends the wait.
+struct Waiting<'a>(&'a Purse);
 
 /// What one connection holds. Dropping it gives all back.
 #[derive(Debug)]
@@ -53,11 +59,34 @@ pub(super) enum Told {
 impl Purse {
     pub(super) fn new(limits: MemoryLimits, clock: Clock) -> Self {
         let (grants, ends) = (BTreeMap::new(), BTreeMap::new());
-        Self { clock, state: Mutex::new(State { memory: Memory::new(limits), grants, ends, ended: 0 }) }
+        let state = State { memory: Memory::new(limits), grants, ends, ended: 0 };
+        Self { clock, state: Mutex::new(state), freed: Notify::new() }
+    }
+
+    /// Whether replies that are not taken leave room for one more to this user.
+    pub(super) fn has_room_for_reply(&self, user: &str) -> bool {
+        self.lock().memory.has_room_for_reply(user)
+    }
+
+    /// Waits until they do.
+    pub(super) async fn wait_for_room(&self, user: &str) {
+        self.lock().memory.begin_wait();
+        let _waiting = Waiting(self);
+        loop {
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            if self.has_room_for_reply(user) {
+                return;
+            }
+            if tokio::time::timeout(LOOK, freed).await.is_err() {
+                self.press();
+            }
+        }
     }
 
     pub(super) fn set_limits(&self, limits: MemoryLimits) {
         self.lock().memory.set_limits(limits);
+        self.freed.notify_waiters();
         self.grant();
     }
 
@@ -102,18 +131,31 @@ impl Hold {
     /// The connection holds so many bytes. What is small is not counted.
     pub(super) fn set(&mut self, user: &Arc<str>, bytes: usize) {
         let bytes = if bytes > UNCOUNTED { bytes } else { 0 };
-        if bytes == self.bytes && self.grant.is_none() {
-            return;
+        if bytes != self.bytes || self.grant.is_some() {
+            self.change(bytes, |memory, number| memory.set(number, user, bytes));
         }
+    }
+
+    /// The connection holds so many bytes, with a large reply that its client has to take.
+    pub(super) fn offer(&mut self, user: &Arc<str>, bytes: usize) {
+        self.change(bytes, |memory, number| memory.offer(number, user, bytes));
+    }
+
+    fn change(&mut self, bytes: usize, change: impl FnOnce(&mut Memory, i64)) {
         let was_waiting = self.grant.take().is_some();
         let is_less = was_waiting || bytes < self.bytes;
         self.bytes = bytes;
         let purse = Arc::clone(&self.purse);
         let mut state = purse.lock();
-        state.memory.set(self.number, user, bytes);
+        let untaken = state.memory.untaken();
+        change(&mut state.memory, self.number);
+        let is_freed = state.memory.untaken() < untaken;
         state.grants.remove(&self.number);
         self.register(&mut state);
         drop(state);
+        if is_freed {
+            purse.freed.notify_waiters();
+        }
         if is_less {
             purse.grant();
         }
@@ -205,11 +247,57 @@ async fn ended(end: &mut Option<oneshot::Receiver<()>>) {
     }
 }
 
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.lock().memory.end_wait();
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.bytes > 0 {
             // Whose it is was said when it began to hold something.
             self.set(&"".into(), 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    const MEBI: usize = 1 << 20;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_waits_until_the_replies_of_its_user_are_taken_or_their_client_gives_way_x_141() {
+        let limits = MemoryLimits { budget: 40 * MEBI, per_user: 20 * MEBI };
+        let purse = Arc::new(Purse::new(limits, Clock::start()));
+        let ([greedy, modest], begun): ([Arc<str>; 2], _) = (["greedy".into(), "modest".into()], Instant::now());
+        let (mut taken, mut unread) = (Hold::new(&purse, 1), Hold::new(&purse, 2));
+        for hold in [&mut taken, &mut unread] {
+            hold.offer(&greedy, 16 * MEBI);
+            hold.watch();
+        }
+        purse.wait_for_room(&modest).await;
+        assert!(timeout(LOOK, purse.wait_for_room(&greedy)).await.is_err());
+
+        let waiter = Arc::clone(&purse);
+        let waiting = tokio::spawn(async move { waiter.wait_for_room("greedy").await });
+        tokio::task::yield_now().await;
+        taken.set(&greedy, 0);
+        waiting.await.unwrap();
+        assert_eq!(begun.elapsed(), LOOK, "as soon as one is taken");
+
+        taken.offer(&greedy, 16 * MEBI);
+        taken.watch();
+        let gives_way = async {
+            unread.end().await;
+            drop(unread);
+        };
+        tokio::join!(gives_way, purse.wait_for_room(&greedy));
+        assert!(begun.elapsed() >= Duration::from_secs(10), "after {:?}", begun.elapsed());
+        assert_eq!(purse.look(|held, waiting, ended| (held.now(), waiting, ended)), (16 * MEBI, 0, 1));
     }
 }

@@ -1,11 +1,12 @@
 //! What a command needs to go upstream: a place in the queue, and a connection.
 //!
 //! While no server suits the command, it has no place: during an election those that want the primary would have all of them, and keep
-//! out those for which there is a server.
+//! out those for which there is a server. Nor has it one while there is no room for its reply.
 
 use core::time::Duration;
 use std::sync::Arc;
 
+use cmap_core::time::Instant;
 use cmap_core::topology::Criteria;
 use cmap_tokio::{CheckOutError, Connection};
 
@@ -13,7 +14,7 @@ use super::forward::Owner;
 use super::gate::{NoPlace, Place};
 use super::shared::Shared;
 use super::track::{Phase, Track};
-use crate::protocol::Class;
+use crate::protocol::{Class, Forward};
 
 /// A place and a connection.
 pub(super) struct Turn {
@@ -42,6 +43,15 @@ impl NoTurn {
 pub(super) struct Claim {
     pub(super) class: Class,
     pub(super) bytes: usize,
+    /// Whether it waits until there is room for its reply.
+    pub(super) needs_room: bool,
+}
+
+impl Claim {
+    pub(super) fn of(forward: &Forward) -> Self {
+        let Forward { request, class, .. } = forward;
+        Self { class: *class, bytes: request.size(), needs_room: request.acknowledged && !request.only_lets_go() }
+    }
 }
 
 /// How long a command may wait.
@@ -57,12 +67,15 @@ pub(super) struct Patience {
 pub(super) async fn take(
     shared: &Shared,
     owner: &Owner,
-    Claim { class, bytes }: Claim,
+    claim: Claim,
     criteria: &Criteria,
     patience: Patience,
     track: &Track,
 ) -> Result<Turn, NoTurn> {
-    let mut place = shared.gate.enter(&owner.user, class, bytes, patience.queue).await.map_err(NoTurn::Place)?;
+    let Claim { class, bytes, .. } = claim;
+    let turn_by = shared.now() + patience.queue;
+    let place = shared.gate.enter(&owner.user, class, bytes, patience.queue).await.map_err(NoTurn::Place)?;
+    let mut place = with_room(shared, owner, claim, place, turn_by).await.map_err(NoTurn::Place)?;
     let until = place.since() + patience.server;
     loop {
         track.enter(place.since(), Phase::Pool);
@@ -82,9 +95,29 @@ pub(super) async fn take(
             let known = check_out(shared, owner, criteria, Duration::ZERO).await;
             known.map_err(|no_turn| no_turn.after(patience.server))?;
         }
-        let left = until.saturating_since(shared.now());
-        place = parked.resume(patience.queue.min(left)).await.map_err(NoTurn::Place)?;
+        let left = patience.queue.min(until.saturating_since(shared.now()));
+        let turn_by = shared.now() + left;
+        let resumed = parked.resume(left).await.map_err(NoTurn::Place)?;
+        place = with_room(shared, owner, claim, resumed, turn_by).await.map_err(NoTurn::Place)?;
     }
+}
+
+/// The place, once there is room for the command's reply, by `turn_by`. Until then others have it.
+async fn with_room(
+    shared: &Shared,
+    owner: &Owner,
+    claim: Claim,
+    mut place: Place,
+    turn_by: Instant,
+) -> Result<Place, NoPlace> {
+    while claim.needs_room && !shared.purse.has_room_for_reply(&owner.user) {
+        let parked = place.park(claim.bytes)?;
+        let left = turn_by.saturating_since(shared.now());
+        let room = tokio::time::timeout(left, shared.purse.wait_for_room(&owner.user)).await;
+        room.map_err(|_| NoPlace::NoRoom)?;
+        place = parked.resume(turn_by.saturating_since(shared.now())).await?;
+    }
+    Ok(place)
 }
 
 async fn check_out(

@@ -7,8 +7,12 @@
 //!
 //! Who waits for a grant is not read from, which holds up that client and nobody else. No user is granted more of the budget than its part, so
 //! that the rest is for others; the next grant is that of the user who holds least.
-//! While somebody waits, one that makes no progress gives way: the largest one of the user who holds most. What is small never waits, and
-//! is not counted.
+//! Replies grow out of commands that are small. So while those that are not taken fill the budget, or their user's part, the next command
+//! of that user waits with its turn, however small it is. Messages that are read and commands that wait do not count for that: they are what
+//! waits, and would wait for each other for ever. So the hub may hold as much of them as of replies, and the replies to what runs.
+//!
+//! While somebody waits, one that makes no progress gives way: the largest one of the user who holds most. What is small is not counted,
+//! and its bytes wait for nothing.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -18,7 +22,7 @@ use cmap_core::time::Instant;
 
 use super::gauge::Gauge;
 
-/// What a connection may hold without a grant: an ordinary command and its reply.
+/// What a connection may hold uncounted: an ordinary command and its reply.
 pub const UNCOUNTED: usize = 64 * 1024;
 
 /// In how long who holds bytes has to move [`PROGRESS`] of them, where others wait for some.
@@ -44,16 +48,27 @@ pub struct MemoryLimits {
 pub struct Memory {
     limits: MemoryLimits,
     held: Gauge,
-    of_user: BTreeMap<Arc<str>, usize>,
+    untaken: usize,
+    of_user: BTreeMap<Arc<str>, OfUser>,
     holders: BTreeMap<Holder, Held>,
     asks: u64,
     waiting: usize,
+}
+
+/// What all connections of a user hold.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfUser {
+    bytes: usize,
+    /// Those of them with a reply that is not taken.
+    untaken: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Held {
     user: Arc<str>,
     bytes: usize,
+    /// As many, if it holds a reply that is not taken; otherwise none.
+    untaken: usize,
     ask: Option<Ask>,
     /// Since when its progress is watched, and how much there was since then. `None` while it is not the client that is waited for.
     moves: Option<(Instant, usize)>,
@@ -69,7 +84,7 @@ impl Memory {
     /// Nothing is held.
     pub fn new(limits: MemoryLimits) -> Self {
         let (of_user, holders) = (BTreeMap::new(), BTreeMap::new());
-        Self { limits, held: Gauge::default(), of_user, holders, asks: 0, waiting: 0 }
+        Self { limits, held: Gauge::default(), untaken: 0, of_user, holders, asks: 0, waiting: 0 }
     }
 
     /// A client has begun a message, with which its connection holds so many bytes. Whether it may be read on; otherwise it waits until
@@ -92,16 +107,28 @@ impl Memory {
 
     /// A connection holds so many bytes, and its client is not waited for.
     pub fn set(&mut self, holder: Holder, user: &Arc<str>, bytes: usize) {
+        self.change(holder, user, bytes, 0);
+    }
+
+    /// A connection holds so many bytes, with a reply that its client has to take.
+    pub fn offer(&mut self, holder: Holder, user: &Arc<str>, bytes: usize) {
+        self.change(holder, user, bytes, bytes);
+    }
+
+    fn change(&mut self, holder: Holder, user: &Arc<str>, bytes: usize, untaken: usize) {
         self.give_up(holder);
         let held = self.holder(holder, user);
         held.moves = None;
         let before = std::mem::replace(&mut held.bytes, bytes);
+        let untaken_before = std::mem::replace(&mut held.untaken, untaken);
         let user = Arc::clone(&held.user);
         self.held.lower(before);
         self.held.raise(bytes);
+        self.untaken = self.untaken.saturating_sub(untaken_before).saturating_add(untaken);
         let of_user = self.of_user.entry(Arc::clone(&user)).or_default();
-        *of_user = of_user.saturating_sub(before).saturating_add(bytes);
-        if *of_user == 0 {
+        of_user.bytes = of_user.bytes.saturating_sub(before).saturating_add(bytes);
+        of_user.untaken = of_user.untaken.saturating_sub(untaken_before).saturating_add(untaken);
+        if of_user.bytes == 0 {
             self.of_user.remove(&user);
         }
         if bytes == 0 {
@@ -138,6 +165,26 @@ impl Memory {
         Some(holder)
     }
 
+    /// Whether replies that are not taken leave room for one more to this user.
+    pub fn has_room_for_reply(&self, user: &str) -> bool {
+        self.untaken < self.limits.budget && self.of_user(user).untaken < self.limits.per_user
+    }
+
+    /// How many bytes are held with replies that are not taken.
+    pub fn untaken(&self) -> usize {
+        self.untaken
+    }
+
+    /// A command waits with its turn until there is room for its reply.
+    pub fn begin_wait(&mut self) {
+        self.waiting += 1;
+    }
+
+    /// It waits no more.
+    pub fn end_wait(&mut self) {
+        self.waiting -= 1;
+    }
+
     /// The one that gives way, if somebody waits and it makes no progress: it is to be ended.
     pub fn slow(&self, now: Instant) -> Option<Holder> {
         if self.waiting == 0 {
@@ -160,7 +207,7 @@ impl Memory {
         &mut self.held
     }
 
-    /// How many wait for a grant.
+    /// How many wait: for a grant, or for room for a reply.
     pub fn waiting(&self) -> usize {
         self.waiting
     }
@@ -170,11 +217,15 @@ impl Memory {
     }
 
     fn bytes_of(&self, user: &str) -> usize {
+        self.of_user(user).bytes
+    }
+
+    fn of_user(&self, user: &str) -> OfUser {
         self.of_user.get(user).copied().unwrap_or_default()
     }
 
     fn holder(&mut self, holder: Holder, user: &Arc<str>) -> &mut Held {
-        let new = || Held { user: Arc::clone(user), bytes: 0, ask: None, moves: None };
+        let new = || Held { user: Arc::clone(user), bytes: 0, untaken: 0, ask: None, moves: None };
         self.holders.entry(holder).or_insert_with(new)
     }
 
@@ -235,6 +286,42 @@ mod tests {
         memory.set(3, &modest, 10 * MEBI);
         assert_eq!(memory.slow(at(69)), None, "its command runs");
         assert_eq!(memory.slow(at(70)), Some(2));
+    }
+
+    #[test]
+    fn replies_that_are_not_taken_leave_no_room_for_others_and_give_way_x_141() {
+        let limits = MemoryLimits { per_user: 50 * MEBI, ..LIMITS };
+        let ([greedy, modest], mut memory) = (users(), Memory::new(limits));
+        for (holder, bytes) in [(1, 16 * MEBI), (2, 40 * MEBI)] {
+            assert!(memory.has_room_for_reply(&greedy));
+            memory.offer(holder, &greedy, bytes);
+            memory.watch(at(0), holder);
+        }
+        assert!(!memory.has_room_for_reply(&greedy), "it has its part");
+        assert!(memory.has_room_for_reply(&modest));
+        memory.offer(3, &modest, 48 * MEBI);
+        assert!(!memory.has_room_for_reply(&modest), "the budget is full");
+        assert_eq!(memory.slow(at(10)), None, "nobody waits");
+
+        memory.begin_wait();
+
+        assert_eq!(memory.slow(at(9)), None);
+        assert_eq!(memory.slow(at(10)), Some(2));
+        memory.set(2, &greedy, 0);
+        assert!(memory.has_room_for_reply(&greedy) && memory.has_room_for_reply(&modest));
+        memory.end_wait();
+        assert_eq!((memory.slow(at(10)), memory.waiting()), (None, 0));
+    }
+
+    #[test]
+    fn messages_and_commands_leave_room_for_the_replies_that_they_wait_for_x_141() {
+        let ([greedy, _], mut memory) = (users(), Memory::new(LIMITS));
+
+        for holder in 1..=3 {
+            assert!(memory.ask(at(0), holder, &greedy, 48 * MEBI));
+        }
+
+        assert!(memory.has_room_for_reply(&greedy));
     }
 
     #[test]

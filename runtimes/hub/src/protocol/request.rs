@@ -314,6 +314,11 @@ impl Request {
         self.part.is_none() && (self.number.is_some() || outline() == Retryability::Read)
     }
 
+    /// Whether it only ends something, so that its reply is short.
+    pub(crate) fn only_lets_go(&self) -> bool {
+        self.part == Some(Part::Ends) || matches!(&*self.name, "killCursors" | "endSessions" | "killSessions")
+    }
+
     /// The servers that suit, by the read preference that it names.
     pub(super) fn selector(&self) -> ServerSelector {
         match &self.preference {

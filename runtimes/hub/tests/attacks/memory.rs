@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter};
 use cmap_tokio::Client;
-use cmap_tokio::bson::rawdoc;
+use cmap_tokio::bson::spec::BinarySubtype;
+use cmap_tokio::bson::{Binary, RawArrayBuf, RawDocument, cstr, rawdoc};
 use cmap_tokio::cmap_core::topology::ServerSelector::Writable;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -18,6 +19,9 @@ use crate::strangers::{free_address, page};
 /// What the messages announce, which is less than a message may have, and how much of it comes.
 const ANNOUNCED: i32 = 47_000_000;
 const SENT: usize = 40_000_000;
+
+/// Of how many documents of a megabyte the large replies are.
+const DOCUMENTS: usize = 10;
 
 /// Clients that have half sent a message each, next to one that sends promptly.
 struct Attack {
@@ -79,6 +83,49 @@ async fn hold_out(Attack { clients, addresses, budget, lasts, promptly }: Attack
     senders.iter().for_each(tokio::task::JoinHandle::abort);
     drop(senders);
     modest.close(Duration::from_secs(1)).await.unwrap();
+    until_nothing_is_left(status).await;
+}
+
+/// Sixty clients of one address, half of them in transactions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_that_are_not_taken_hold_no_more_than_their_part_of_the_budget_and_hold_up_no_other_user_x_141() {
+    const BUDGET: u64 = 64 << 20;
+    let servers = Servers::single().await;
+    let (folder, status) = (tempfile::tempdir().unwrap(), free_address());
+    let limits = format!("memory-bytes = {BUDGET}\nmemory-per-user = {}\n", BUDGET / 2);
+    let more = format!("[status]\naddress = '{status}'\n[limits]\n{limits}");
+    let hub = HubProgram::start(folder.path(), &servers.uri("maxPoolSize=3"), &[], &more);
+    let modest = Client::connect(&format!("mongodb://{}/?loadBalanced=true", hub.address)).await.unwrap();
+    let mut documents = RawArrayBuf::new();
+    (0..DOCUMENTS).for_each(|_| documents.push(rawdoc! { "x": "x".repeat(1 << 20) }));
+    modest.run(("test", rawdoc! { "insert": "large", "documents": documents })).await.unwrap();
+    let before = hub.process.resident();
+
+    let takers: Vec<_> = (0..60).map(|number| tokio::spawn(take_nothing(hub.address, number))).collect();
+    let (begun, mut most) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(3) {
+        timeout(Duration::from_secs(5), insert(&modest)).await.expect("its part is free");
+        most = most.max(hub.process.resident());
+        sleep(Duration::from_millis(100)).await;
+    }
+
+    let (_, text) = page(status, "/status.json").await;
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let held = report["memory"]["most_held"].as_u64().unwrap();
+    // What is beyond its part are the replies to what ran.
+    assert!((BUDGET / 2..BUDGET).contains(&held), "{held} bytes, {report:#}");
+    assert!(report["memory"]["waiting"].as_u64() > Some(40), "{report:#}");
+    let memory = most.saturating_sub(before);
+    println!("60 clients that do not take {DOCUMENTS} MiB each: {} MiB at most", memory >> 20);
+    assert!(memory <= 4 * BUDGET, "{memory} bytes");
+    takers.iter().for_each(tokio::task::JoinHandle::abort);
+    drop(takers);
+    modest.close(Duration::from_secs(1)).await.unwrap();
+    until_nothing_is_left(status).await;
+}
+
+/// Waits until the hub counts nothing of clients that have gone.
+async fn until_nothing_is_left(status: SocketAddr) {
     let gone = Instant::now();
     loop {
         let left = left_over(status).await;
@@ -123,12 +170,43 @@ async fn send_half(address: SocketAddr, from: Ipv4Addr, is_stranger: bool) {
     }
 }
 
+/// Asks for a large reply, each other one in a transaction, and reads nothing of it.
+async fn take_nothing(address: SocketAddr, number: u8) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((Ipv4Addr::new(127, 0, 0, 2), 0).into()).unwrap();
+    let mut socket = socket.connect(address).await.unwrap();
+    greet(&mut socket).await;
+    let mut find = rawdoc! { "find": "large", "$db": "test" };
+    if number.is_multiple_of(2) {
+        let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![number; 16] };
+        find.append(cstr!("lsid"), rawdoc! { "id": id });
+        find.append(cstr!("txnNumber"), 1_i64);
+        find.append(cstr!("autocommit"), false);
+        let mut first = find.clone();
+        first.append(cstr!("startTransaction"), true);
+        first.append(cstr!("limit"), 1);
+        first.append(cstr!("projection"), rawdoc! { "_id": 1 });
+        say(&mut socket, &first).await;
+        hear(&mut socket).await;
+    }
+    say(&mut socket, &find).await;
+    std::future::pending::<()>().await;
+}
+
 async fn greet(socket: &mut TcpStream) {
-    let mut out = Vec::new();
     let hello = rawdoc! { "hello": 1, "helloOk": true, "loadBalanced": true, "$db": "admin" };
-    let message = MessageWriter::begin(&mut out, MessageIds::request(1), Flags::NONE, &hello, &[], &Limits::DEFAULT);
+    say(socket, &hello).await;
+    hear(socket).await;
+}
+
+async fn say(socket: &mut TcpStream, body: &RawDocument) {
+    let mut out = Vec::new();
+    let message = MessageWriter::begin(&mut out, MessageIds::request(1), Flags::NONE, body, &[], &Limits::DEFAULT);
     message.unwrap().finish();
     socket.write_all(&out).await.unwrap();
+}
+
+async fn hear(socket: &mut TcpStream) {
     let length = usize::try_from(socket.read_i32_le().await.unwrap()).unwrap();
     socket.read_exact(&mut vec![0; length - 4]).await.unwrap();
 }

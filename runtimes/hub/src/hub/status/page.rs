@@ -42,8 +42,8 @@ fn write_page(text: &mut String, report: &Report) -> Result {
     let MemoryReport { budget, held, most_held, waiting, gave_way } = memory;
     writeln!(
         text,
-        "<p>{held} bytes of clients are held (at most {most_held}, the budget is {budget}); {waiting} clients wait to be read from, {gave_way} \
-         gave way.</p>"
+        "<p>{held} bytes of clients are held (at most {most_held}, the budget is {budget}); {waiting} wait to be read from, \
+         or for room for their replies, {gave_way} gave way.</p>"
     )?;
     if *paused {
         writeln!(text, "<p>The hub is paused: only what lets go of something has turns.</p>")?;

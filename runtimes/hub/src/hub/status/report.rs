@@ -55,7 +55,7 @@ pub(super) struct MemoryReport {
     pub(super) budget: usize,
     pub(super) held: usize,
     pub(super) most_held: usize,
-    /// How many clients wait to be read from.
+    /// How many wait: clients to be read from, and commands for room for their replies.
     pub(super) waiting: usize,
     /// How many connections were ended, because they held much and did not go on.
     pub(super) gave_way: u64,
