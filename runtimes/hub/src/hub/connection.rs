@@ -1,7 +1,7 @@
 //! One client's task: bytes to its line and back, and its command upstream at the same time.
 //!
-//! It reads while a command runs, so that it notices a client that hangs up. Then what runs is cut off, and what the client had
-//! open is ended.
+//! It reads while a command runs, so that it notices a client that hangs up. Then what runs is cut off, unless it wants no reply, and what
+//! the client had open is ended.
 
 #[cfg(test)]
 mod tests;
@@ -119,10 +119,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let mut small = [0; SMALL];
         let mut large = Vec::new();
         let mut heard = None;
+        // Until when what wants no reply goes on, of a client that has hung up.
+        let mut gone_until = None;
         loop {
             let goes_on = self.drain().await?;
             self.note_taken();
-            if !goes_on {
+            let wants_reply = self.line.running().is_none_or(|request| request.acknowledged);
+            let is_over = gone_until.is_some_and(|until| wants_reply || until <= tokio::time::Instant::now());
+            if !goes_on || is_over {
                 return Ok(());
             }
             let spread = match *stage.borrow_and_update() {
@@ -144,7 +148,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             self.account();
             let is_waiting = self.hold.is_waiting();
             let until = self.line.poll_timeout().filter(|_| !is_waiting).map(|at| self.shared.moment(at));
-            let until = until.into_iter().chain(idle_until).min();
+            let until = until.into_iter().chain(idle_until).chain(gone_until).min();
+            let is_read = gone_until.is_none() && self.line.wants_bytes() && !is_waiting;
             let (running, hold, ended) = (&mut self.running, &mut self.hold, &mut self.entrance.ended);
             let woken = tokio::select! {
                 biased;
@@ -158,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                         None => pending().await,
                     }
                 } => woken,
-                read = self.stream.read(buffer), if self.line.wants_bytes() && !is_waiting => Woken::Bytes(read?),
+                read = self.stream.read(buffer), if is_read => Woken::Bytes(or_none(read)?),
                 told = hold.told(), if hold.is_open() => Woken::Told(told),
                 why = ended.told() => Woken::Ended(why),
                 () = async {
@@ -173,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 heard = Some(tokio::time::Instant::now());
             }
             match woken {
-                Woken::Bytes(0) => return Ok(()),
+                Woken::Bytes(0) => gone_until = Some(tokio::time::Instant::now() + cleanup::PATIENCE),
                 Woken::Bytes(count) => {
                     let (line, bytes, now) = (&mut self.line, &buffer[..count], self.shared.now());
                     self.shared.with(|around| line.handle_bytes(now, bytes, around));
@@ -432,5 +437,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         if let Some(owner) = self.last.take() {
             cleanup::begin(&self.shared, owner, holdings, unanswered);
         }
+    }
+}
+
+/// How many bytes came: none from a client that has hung up, with TLS's last words or without them.
+fn or_none(read: io::Result<usize>) -> io::Result<usize> {
+    match read {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+        read => read,
     }
 }

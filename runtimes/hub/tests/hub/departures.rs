@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter};
 use cmap_tokio::Client;
 use cmap_tokio::ServerSelector;
 use cmap_tokio::bson::spec::BinarySubtype;
-use cmap_tokio::bson::{Binary, RawDocumentBuf, cstr, rawdoc};
+use cmap_tokio::bson::{Binary, RawDocument, RawDocumentBuf, cstr, rawdoc};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::house::{House, Plan, SOON, ask, code, eventually, get, numbered};
 use super::servers::Servers;
@@ -95,6 +97,46 @@ async fn what_runs_for_it_is_cut_off_and_its_place_is_free_x_137() {
     let begun = tokio::time::Instant::now();
     other.operation(("test", rawdoc! { "count": "c" })).on(ServerSelector::Writable).run().await.unwrap();
     assert!(begun.elapsed() < Duration::from_secs(5), "after {:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn its_unacknowledged_writes_are_carried_out_up_to_a_command_that_wants_a_reply_x_137() {
+    const WRITES: i32 = 300;
+    let servers = Servers::single().await;
+    let house = Plan::before(&servers, "maxPoolSize=1").start().await;
+    let directly = Client::connect(&servers.uri("")).await.unwrap();
+    let busy = house.client().await;
+    busy.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
+    // The first write waits for its turn when its client hangs up.
+    let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(1000) || true" } };
+    let running =
+        tokio::spawn(async move { busy.operation(("test", slow)).on(ServerSelector::Writable).run().await.map(drop) });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut socket = house.socket().await;
+    let hello = rawdoc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
+    socket.write_all(&message(&hello, Flags::NONE)).await.unwrap();
+    assert!(socket.read(&mut [0; 1024]).await.unwrap() > 0);
+    let write = |id: i32| {
+        let insert = rawdoc! { "insert": "w", "documents": [{ "_id": id }], "writeConcern": { "w": 0 }, "$db": "test" };
+        message(&insert, Flags::MORE_TO_COME)
+    };
+    let mut bytes: Vec<u8> = (0..WRITES).flat_map(write).collect();
+    bytes.extend(message(&rawdoc! { "count": "w", "$db": "test" }, Flags::NONE));
+    bytes.extend(write(WRITES));
+
+    socket.write_all(&bytes).await.unwrap();
+    drop(socket);
+
+    running.await.unwrap().unwrap();
+    eventually("it has gone", async || house.hub.connections() == 0).await;
+    let mut connection = directly.check_out().await.unwrap();
+    assert_eq!(ask(&mut connection, "test", rawdoc! { "count": "w" }).await.get_i32("n").unwrap(), WRITES);
+}
+
+fn message(body: &RawDocument, flags: Flags) -> Vec<u8> {
+    let mut out = Vec::new();
+    MessageWriter::begin(&mut out, MessageIds::request(1), flags, body, &[], &Limits::DEFAULT).unwrap().finish();
+    out
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
