@@ -10,6 +10,8 @@ mod draining;
 mod logged_in;
 #[path = "line/operations.rs"]
 mod operations;
+#[path = "line/transactions.rs"]
+mod transactions;
 #[path = "line/unreadable.rs"]
 mod unreadable;
 
@@ -27,8 +29,8 @@ use cmap_core::wire::{
     CommandReply, Compression, Compressor, CompressorId, Field, Flags, Limits, Message, MessageIds, MessageWriter,
 };
 use cmap_hub::protocol::{
-    Begins, Class, Common, DoorLimits, Doors, Ending, Facts, Forward, Line, LineOutput, Operation, OperationId,
-    Operations, Route, Sessions, Surroundings, Whose,
+    Begins, Class, Common, DoorLimits, Doors, Ending, Facts, Forward, Holdings, Line, LineOutput, Operation,
+    OperationId, Operations, Route, Sessions, Surroundings, Whose,
 };
 use cmap_hub::users::{self, NewUser, Pattern, Rule, Rules, Users};
 
@@ -67,6 +69,7 @@ struct Done {
     /// By what some of them are to be compressed.
     compressed: Vec<CompressorId>,
     runs: Vec<Forward>,
+    cleaned_up: Vec<Holdings>,
     ending: Option<Ending>,
 }
 
@@ -208,6 +211,7 @@ impl Client {
                     done.replies.push(Message::decode(&bytes, &Limits::DEFAULT).unwrap().body.to_owned());
                 }
                 LineOutput::Run(forward) => done.runs.push(*forward),
+                LineOutput::CleanUp(holdings) => done.cleaned_up.push(holdings),
                 LineOutput::Refused(..) => {}
                 LineOutput::HangUp(why) => done.ending = Some(why),
             }

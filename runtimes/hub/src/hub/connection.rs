@@ -249,6 +249,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                     self.send(&packed).await?;
                 }
                 LineOutput::Run(forward) => self.run(*forward),
+                LineOutput::CleanUp(holdings) => {
+                    if let Some(owner) = self.last.clone() {
+                        cleanup::begin(&self.shared, owner, holdings, Unanswered::Nothing);
+                    }
+                }
                 LineOutput::Refused(command, refusal) => {
                     if is_login(&command) {
                         self.shared.audit.failed(self.shared.now(), self.line.tried(), self.whom());

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use bson::{RawBsonRef, RawDocument};
 use cmap_core::address::ServerAddress;
-use cmap_core::wire::integer;
+use cmap_core::retry::ErrorLabel;
+use cmap_core::wire::{CommandReply, integer};
 
 use super::request::{Part, Request, SessionId, session_id};
 
@@ -47,7 +48,7 @@ pub struct TransactionAt {
     pub server: Option<Arc<ServerAddress>>,
 }
 
-/// Errors of a transaction's end that say that it is there no more: TransactionTooOld, NoSuchTransaction, TransactionCommitted.
+/// Errors that say that a transaction is there no more: TransactionTooOld, NoSuchTransaction, TransactionCommitted.
 const HAS_ENDED: [i64; 3] = [225, 251, 256];
 
 impl Holdings {
@@ -94,11 +95,9 @@ impl Holdings {
     /// A server has answered a command.
     pub fn note_reply(&mut self, request: &Request, server: &Arc<ServerAddress>, reply: &RawDocument, ok: bool) {
         let code = reply.get("code").ok().flatten().and_then(integer).filter(|_| !ok);
-        if request.part == Some(Part::Ends)
-            && (ok || code.is_some_and(|code| HAS_ENDED.contains(&code)))
-            && let Some(session) = &request.session
-        {
-            self.transactions.remove(session);
+        let has_ended = code.is_some_and(|code| HAS_ENDED.contains(&code)) || is_transient(reply);
+        if has_ended || ok && request.part == Some(Part::Ends) {
+            self.take_transaction(request);
         }
         if request.name == "killCursors" && ok {
             // Those at other servers were not killed by this one.
@@ -136,13 +135,29 @@ impl Holdings {
         self.cursors.entry(id).or_insert(CursorAt { id, server, database, collection, session, awaits });
     }
 
-    /// Nobody answered the end of a transaction: its server may be gone, and any other may tell what has become of it.
-    pub fn note_unanswered(&mut self, request: &Request) {
+    /// No server has answered a command, and the hub has. Returns the transaction that its driver takes for aborted now, which has to be
+    /// aborted at its server and is not held any more.
+    ///
+    /// Where it was the transaction's end that nobody answered, its server may be gone, and any other may tell what has become of it.
+    pub fn note_unanswered(&mut self, request: &Request, reply: &RawDocument) -> Option<Self> {
+        if is_transient(reply) {
+            let transaction = self.take_transaction(request)?;
+            let transactions = BTreeMap::from([(transaction.session, transaction)]);
+            return Some(Self { transactions, ..Self::default() });
+        }
         if request.part == Some(Part::Ends)
             && let Some(transaction) = request.session.as_ref().and_then(|id| self.transactions.get_mut(id))
         {
             transaction.server = None;
         }
+        None
+    }
+
+    /// The transaction of this command, which is then forgotten.
+    fn take_transaction(&mut self, request: &Request) -> Option<TransactionAt> {
+        let session = request.session.filter(|_| request.part.is_some())?;
+        self.transaction(&session, request.number?)?;
+        self.transactions.remove(&session)
     }
 
     /// A server has killed a session, and with it what the session has there.
@@ -150,6 +165,12 @@ impl Holdings {
         self.transactions.retain(|id, transaction| id != session || transaction.server.as_deref() != Some(server));
         self.cursors.retain(|_, cursor| cursor.session.as_ref() != Some(session) || *cursor.server != *server);
     }
+}
+
+/// Whether a reply says that its transaction is aborted: drivers forget then on which connection it was, and abort it on any.
+fn is_transient(reply: &RawDocument) -> bool {
+    let labels = CommandReply::read(reply).failure().map(|error| error.labels).unwrap_or_default();
+    labels.iter().any(|label| label == ErrorLabel::TransientTransactionError.name())
 }
 
 /// Whether a getMore of the cursor that a command opens waits for documents: a change stream's, and a tailable one's that is to await them.

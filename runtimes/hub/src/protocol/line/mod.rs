@@ -136,6 +136,8 @@ pub enum LineOutput {
     SendCompressed(CompressorId, Vec<u8>),
     /// Run this command, then call [`Line::handle_reply`].
     Run(Box<Forward>),
+    /// End this upstream: the client has heard that it is ended.
+    CleanUp(Holdings),
     /// A command of this name, as far as it is known, was refused: for the log and the counters.
     Refused(String, Refusal),
     /// Hang up, once all bytes are sent.
@@ -236,7 +238,10 @@ impl Line {
         let Some(request) = self.running.take() else { return };
         match server {
             Some(server) => self.holdings.note_reply(&request, server, reply, ok),
-            None => self.holdings.note_unanswered(&request),
+            None => {
+                let aborted = self.holdings.note_unanswered(&request, reply);
+                self.outputs.extend(aborted.map(LineOutput::CleanUp));
+            }
         }
         if let Some(killing) = &mut self.killing {
             killing.note_reply(reply, ok);
