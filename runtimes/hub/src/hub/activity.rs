@@ -270,6 +270,8 @@ impl Running {
 }
 
 impl Reason {
+    pub(super) const ALL: [Self; 5] = [Self::QueueFull, Self::TooLong, Self::Memory, Self::RunningPerUser, Self::Rule];
+
     /// Its name in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {

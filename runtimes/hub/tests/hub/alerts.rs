@@ -61,6 +61,15 @@ async fn raised(house: &House) -> BTreeSet<String> {
     alerts().into_iter().filter(|(_, expression)| holds(&metrics, expression)).map(|(name, _)| name).collect()
 }
 
+/// Asserts that the counter of an alert is there before it counts: one that appears with its first value has not increased by it.
+async fn is_at_zero(house: &House, alert: &str) {
+    let metrics = house.get("/metrics").await.1;
+    let selector = alerts()[alert].split_once("[5m]").unwrap().0.trim_start_matches("increase(").to_owned();
+    let (name, label) = selector.trim_end_matches('}').split_once('{').unwrap();
+    let is_there = metrics.lines().any(|line| line.starts_with(name) && line.contains(label) && line.ends_with("} 0"));
+    assert!(is_there, "{selector} is not there");
+}
+
 /// Waits until a hub raises the alert.
 async fn raises(house: &House, alert: &str) {
     assert!(alerts().contains_key(alert), "there is no alert {alert}");
@@ -124,6 +133,7 @@ async fn a_full_queue_a_long_wait_and_too_many_bytes() {
         let house = Plan::before(&servers, "maxPoolSize=1").status().more(&limits).start().await;
         let slow = begin_slow(&house.client().await).await;
         let other = house.client_with("maxAdaptiveRetries=0").await;
+        is_at_zero(&house, alert).await;
         let large = rawdoc! { "insert": "c", "documents": [{ "x": "x".repeat(20_000) }] };
 
         let refused = ask(&mut other.check_out().await.unwrap(), "test", large).await;
@@ -143,6 +153,7 @@ async fn a_user_at_its_limit() {
     let servers = Servers::single().await;
     let limits = "[limits]\nrunning-per-user = 1\nwait-ms = 100";
     let house = Plan::before(&servers, "").status().user("anna", "").more(limits).start().await;
+    is_at_zero(&house, "HubUserIsAtItsLimit").await;
     let slow = begin_slow(&house.client_as("anna", "").await).await;
     let other = house.client_as("anna", "").await;
 
@@ -178,6 +189,7 @@ async fn what_rules_forbid() {
     let servers = Servers::single().await;
     let rules = "[[user.allow]]\ncommands = ['count']";
     let house = Plan::before(&servers, "").status().user("anna", rules).start().await;
+    is_at_zero(&house, "HubRefusesByRule").await;
     let client = house.client_as("anna", "").await;
     for _ in 0..11 {
         client.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap_err();

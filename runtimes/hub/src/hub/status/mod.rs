@@ -10,6 +10,7 @@
 mod page;
 mod report;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,6 +23,7 @@ use cmap_tokio::Metrics;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use tokio::task::JoinSet;
 
+use super::activity::Reason;
 use super::error::StartError;
 use super::shared::Shared;
 use super::sockets::Socket;
@@ -167,7 +169,13 @@ fn record(watcher: &Watcher) {
         }
     }
     metrics::describe_counter!("cmap_hub_refused_total", "Commands that were refused, by user and reason.");
-    for ((user, reason), count) in report.activity.refused {
+    // A counter that appears with its first refusal has not increased by it.
+    let users = watcher.shared.users();
+    let none = users.all().map(|user| &user.name).chain(report.users.keys());
+    let mut refused: BTreeMap<_, _> =
+        none.flat_map(|user| Reason::ALL.map(|reason| ((Arc::clone(user), reason), 0))).collect();
+    refused.extend(report.activity.refused);
+    for ((user, reason), count) in refused {
         metrics::counter!("cmap_hub_refused_total", "user" => user.to_string(), "reason" => reason.name())
             .absolute(count);
     }
