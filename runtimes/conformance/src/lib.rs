@@ -65,6 +65,7 @@ pub mod rotation;
 pub mod runtimes;
 mod scripted_server;
 mod server;
+pub mod session_cursors;
 pub mod siblings;
 pub mod sockets;
 pub mod socks;

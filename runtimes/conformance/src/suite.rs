@@ -430,6 +430,16 @@ macro_rules! conformance {
                 a_write_concern_without_a_reply_and_with_a_journal_is_refused,
                 a_snapshot_session_reads_at_one_time_ses_17,
             }
+            session_cursors {
+                a_cursor_from_before_a_transaction_is_closed_outside_of_it,
+                a_cursor_of_an_earlier_transaction_is_closed_outside_of_the_next_one,
+                a_cursor_of_the_open_transaction_is_closed_in_it,
+                a_cursor_on_a_secondary_is_closed_there_during_a_transaction_pin_1,
+                a_cursor_that_is_closed_leaves_a_transaction_its_connection_lb_15,
+                nothing_is_sent_for_a_cursor_whose_transaction_has_ended_lb_15,
+                a_commit_may_be_repeated_after_a_cursor_is_closed,
+                a_cursor_of_a_snapshot_session_that_is_closed_is_ended_on_the_server,
+            }
             sockets {
                 a_socket_is_read_at_once_if_there_is_something_to_read,
                 whoever_waits_for_a_socket_is_woken_when_it_can_be_read,

@@ -142,7 +142,7 @@ impl Service {
         request: &Request<'_>,
         part: &Part,
     ) -> Result<RawDocumentBuf, CommandFailure> {
-        self.check_part(request)?;
+        self.check_part(request, part)?;
         let mut open = if part.starts { self.start(caller.now, &part.write)? } else { self.go_on(&part.write)? };
         let command = StoreCommand { name: request.name, database: request.database, body: request.arguments.0 };
         let Some((outcome, spent)) = self.store.run_in(&mut open.store, caller, &command) else {
@@ -240,7 +240,7 @@ impl Service {
     }
 
     /// What a transaction may consist of.
-    fn check_part(&self, request: &Request<'_>) -> Result<(), CommandFailure> {
+    fn check_part(&self, request: &Request<'_>, part: &Part) -> Result<(), CommandFailure> {
         if self.replica_set.is_none() && !self.config.is_mongos() {
             return Err(not_in_cluster());
         }
@@ -251,6 +251,10 @@ impl Service {
         let name = request.name;
         if !ALLOWED.contains(&name) || Store::knows(name) && super::service::puts_out(request) {
             let message = format!("Cannot run '{name}' in a multi-document transaction.");
+            return Err(fail(code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, message));
+        }
+        if part.starts && name == "killCursors" {
+            let message = "Cannot run killCursors as the first operation in a multi-document transaction.";
             return Err(fail(code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, message));
         }
         if request.arguments.get("writeConcern").is_some() {

@@ -229,7 +229,7 @@ impl<R: Runtime> Opening<R> {
         answer: Answer<R>,
         borrowed: Option<Borrowed<R>>,
     ) -> Result<(Batch, Left<R>), CursorError> {
-        let Answer { reply, server, connection } = answer;
+        let Answer { reply, server, connection, transaction } = answer;
         let (batch, reply) = Batch::of(reply.into_document())?;
         if reply.id == 0 {
             return Ok((batch, Left::Exhausted));
@@ -244,6 +244,7 @@ impl<R: Runtime> Opening<R> {
             reply,
             address: server.address,
             lsid: self.of_user.or(borrowed.as_ref().map(Borrowed::id)),
+            transaction,
             pinned: match connection {
                 Some(connection) if is_load_balanced => {
                     // It counts as a cursor's from here on (LB-16).

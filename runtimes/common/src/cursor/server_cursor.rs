@@ -46,6 +46,8 @@ pub(super) struct ServerCursor<R: Runtime> {
     /// Its implicit session, except during a getMore (SES-2).
     pub(super) borrowed: Option<Borrowed<R>>,
     pub(super) lsid: Option<SessionId>,
+    /// The number of the transaction that it is part of.
+    pub(super) transaction: Option<i64>,
     /// The protocol of its server.
     pub(super) max_wire_version: i32,
 }
@@ -188,12 +190,15 @@ impl<R: Runtime> ServerCursor<R> {
         command
     }
 
-    /// Ends it on the server, in the user's session if there is one. Errors do not matter: servers end idle cursors by
-    /// themselves. If this is dropped before its end, it goes on in the background.
+    /// Ends it on the server: in the transaction that made it, if that is open in the user's session, and otherwise without that
+    /// session, which may have another transaction or a snapshot. Errors do not matter: servers end idle cursors by themselves. If this
+    /// is dropped before its end, it goes on in the background.
     pub(super) async fn kill(mut self, session: Option<&mut Session<R>>) {
         let context = Arc::clone(&self.opening.context);
         let limit = self.opening.time.refreshed(&context, PATIENCE);
-        let Some(session) = session else {
+        let is_part =
+            |session: &&mut Session<R>| self.transaction.is_some_and(|number| session.is_in_transaction(number));
+        let Some(session) = session.filter(is_part) else {
             if let Some(chore) = self.end_in_background() {
                 // However it ends, nobody waits any longer.
                 let _ = context.driver.within(Some(limit.0), context.chores.ended(chore)).await;

@@ -1,6 +1,7 @@
 //! One attempt at an operation: a connection to a server that suits, a session, and the command with its fields.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cmap_core::address::ServerAddress;
@@ -100,8 +101,8 @@ impl<R: Runtime> Attempt<'_, R> {
             return Attempted::Failed(Box::new(failure::of_client(kind)));
         }
         let number = match self.number_for(retry, server) {
-            Ok(number) => number,
-            Err(refused) => return refused,
+            ControlFlow::Continue(number) => number,
+            ControlFlow::Break(refused) => return refused,
         };
         let begun = self.begin_part(&connection, server);
         let composed = self.compose(server, number, begun.as_ref().is_some_and(BegunCommand::is_first));
@@ -163,7 +164,8 @@ impl<R: Runtime> Attempt<'_, R> {
             is_mongos: peer.role == Role::Mongos,
             max_wire_version: peer.max_wire_version,
         };
-        Answer { reply, server, connection: self.pin(connection) }
+        let transaction = self.transaction_number.filter(|_| self.part.is_some());
+        Answer { reply, server, connection: self.pin(connection), transaction }
     }
 
     /// Decides which items the batch has, by the limits of the connection, and with them whether it may be repeated (BW-10).
@@ -213,23 +215,23 @@ impl<R: Runtime> Attempt<'_, R> {
 
     /// The transaction number to send, or that nothing is to be sent. A write has one, the same on each attempt (RTY-7); a
     /// transaction has its own (TXN-2).
-    fn number_for(&mut self, retry: &mut Retry, server: Peer) -> Result<Option<i64>, Attempted<R>> {
+    fn number_for(&mut self, retry: &mut Retry, server: Peer) -> ControlFlow<Attempted<R>, Option<i64>> {
         if self.part.is_some() {
             self.transaction_number = self.borrowed().map(|borrowed| borrowed.transaction_number());
             // It is the server's to refuse.
             let _ = retry.begin(true);
-            return Ok(self.transaction_number);
+            return ControlFlow::Continue(self.transaction_number);
         }
         // A command with a number of its own is its caller's to repeat.
         let has_session = self.borrowed().is_some() && !self.outline.has(ClientField::SessionId);
         match retry.begin(has_session && server.has_transaction_numbers()) {
-            Numbering::Refused => Err(Attempted::Refused),
-            Numbering::None => Ok(None),
+            Numbering::Refused => ControlFlow::Break(Attempted::Refused),
+            Numbering::None => ControlFlow::Continue(None),
             Numbering::Numbered => {
                 if self.transaction_number.is_none() {
                     self.transaction_number = self.borrowed().and_then(Borrowed::next_transaction_number);
                 }
-                Ok(self.transaction_number)
+                ControlFlow::Continue(self.transaction_number)
             }
         }
     }

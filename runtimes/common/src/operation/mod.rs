@@ -139,6 +139,8 @@ pub(crate) struct Answer<R: Runtime> {
     pub(crate) server: Server,
     /// The connection on which the reply came, unless that stays with the session (LB-15).
     pub(crate) connection: Option<Connection<R>>,
+    /// The number of the session's transaction, if it is part of that.
+    pub(crate) transaction: Option<i64>,
 }
 
 impl<'a, R: Runtime> Operation<'a, R> {

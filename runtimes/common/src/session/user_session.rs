@@ -143,6 +143,11 @@ impl<R: Runtime> Session<R> {
         self.snapshot.is_none() || Snapshot::is_supported(max_wire_version)
     }
 
+    /// Whether its transaction of this number is open.
+    pub(crate) fn is_in_transaction(&self, number: i64) -> bool {
+        self.transaction.is_open() && self.borrowed.transaction_number() == number
+    }
+
     /// An operation outside of a transaction begins: what is left of the last one ends (PIN-5).
     pub(crate) fn leave_transaction(&mut self) {
         self.transaction.leave();

@@ -325,6 +325,18 @@ fn a_step_down_aborts_what_is_open() {
 }
 
 #[test]
+fn a_transaction_does_not_begin_by_the_end_of_cursors() {
+    let (mut network, mut client) = network();
+    let kill = rawdoc! { "killCursors": "c", "cursors": [7_i64] };
+
+    assert_eq!(network.fail(&mut client, "db", &part(1, 1, true, &kill)).code, Some(263));
+    assert_eq!(network.fail(&mut client, "db", &part(1, 1, false, &insert(1))).code, Some(251));
+
+    network.run(&mut client, "db", &part(1, 1, true, &insert(1)));
+    network.run(&mut client, "db", &part(1, 1, false, &kill));
+}
+
+#[test]
 fn commands_that_do_not_belong_there_are_refused() {
     let (mut network, mut client) = network();
     network.run(&mut client, "db", &part(1, 1, true, &insert(1)));
