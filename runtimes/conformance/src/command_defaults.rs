@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bson::{RawDocumentBuf, rawdoc};
+use bson::raw::cstr;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::server::ServerType;
 use cmap_core::topology::ServerSelector::Writable;
+use cmap_runtime::{CommandErrorKind, OperationErrorKind};
 
 use super::rogue::Rogue;
 use super::{Harness, run};
@@ -80,6 +82,39 @@ pub fn a_limit_of_the_callers_own_replaces_w_timeout_ms_csot_3<H: Harness>() {
         let concerns: Vec<_> = heard.lock().unwrap().iter().filter_map(concern).collect();
         let without = rawdoc! { "w": 5 };
         assert_eq!(concerns, [rawdoc! { "w": 5, "wtimeout": 50_i64 }, without.clone(), without]);
+    });
+}
+
+pub fn a_command_for_users_fails_by_its_write_concern_rwc_8<H: Harness>() {
+    run::<H>(async {
+        let rogue = Rogue::start(|| {
+            |_: &str, command: &RawDocument| {
+                let mut reply =
+                    rawdoc! { "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25 };
+                if command.get_str("$db").is_ok_and(|database| database == "db") {
+                    let error = rawdoc! { "code": 64, "errmsg": "waiting for replication timed out" };
+                    reply.append(cstr!("writeConcernError"), error);
+                }
+                reply
+            }
+        });
+        let mut options = rogue.options("w=5&directConnection=true");
+        options.credential = None;
+        let client = super::builder::<H>(options).build().await.unwrap();
+
+        for command in [
+            rawdoc! { "createUser": "u" },
+            rawdoc! { "updateUser": "u" },
+            rawdoc! { "dropUser": "u" },
+            rawdoc! { "createRole": "r" },
+        ] {
+            let error = client.run(("db", &*command)).await.unwrap_err();
+
+            let OperationErrorKind::Command(of_command) = &error.kind else { panic!("{error}") };
+            assert!(matches!(of_command.kind, CommandErrorKind::Writes(_)), "{command:?}: {error}");
+            assert_eq!(error.retries, 0, "{error}");
+        }
+        client.run(("db", rawdoc! { "ping": 1 })).await.unwrap();
     });
 }
 

@@ -185,6 +185,7 @@ macro_rules! conformance {
             command_defaults {
                 concerns_and_preference_of_the_options_go_along_with_commands_x_64,
                 a_limit_of_the_callers_own_replaces_w_timeout_ms_csot_3,
+                a_command_for_users_fails_by_its_write_concern_rwc_8,
                 a_read_asks_as_it_was_asked_though_the_server_is_unknown_by_now_sel_34,
             }
             batches {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 use cmap_core::batch::Batches;
-use cmap_core::connection::{Command, Outline};
+use cmap_core::connection::{Addition, Command, Outline};
 use cmap_core::retry::{FailedServer, Next, Retry, RetryLimit, Retryability, Which};
 use cmap_core::server::{CommandDefaults, is_acknowledged, wants_no_reply, write_concern};
 use cmap_core::session::{TransactionCommand, TransactionError};
@@ -246,8 +246,8 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     ///
     /// # Errors
     /// No server suited, none could be reached, the server refused the command, or there was no usable reply; and for commands
-    /// that write, single writes failed or the write concern was not satisfied. Of several attempts the error that says most
-    /// is returned (RTY-10, RTY-11).
+    /// that write or take a write concern, single writes failed or the write concern was not satisfied. Of several attempts the error
+    /// that says most is returned (RTY-10, RTY-11).
     pub async fn run(mut self) -> Result<Reply<'static>, OperationError> {
         self.check_limit()?;
         let means = Means::of(self.take_session());
@@ -424,7 +424,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
         let mut policy = context.policy;
         let retryability = Retryability::of_command(&outline, command.acknowledged);
         let is_end = matches!(part, Some(TransactionCommand::Commit | TransactionCommand::Abort));
-        let writes = is_end || retryability.writes();
+        let writes = is_end || retryability.writes() || outline.takes(Addition::WriteConcern);
         let retryability = part::retryability(part, is_once, retryability);
         // TXN-6.
         policy.retry_writes |= is_end;
