@@ -417,6 +417,7 @@ macro_rules! conformance {
                 write_conflicts_between_tasks_lose_no_increment,
                 a_deadline_ends_a_transaction_that_cannot_be_committed,
                 a_commit_has_the_limit_of_its_session_or_one_of_its_own_csot_26,
+                a_limit_of_zero_replaces_the_w_timeout_of_a_commit_csot_3,
                 a_commit_in_a_closed_client_is_not_repeated_x_150,
                 an_operation_of_a_transaction_in_a_closed_client_is_not_transient_x_150,
                 a_transaction_whose_time_is_up_is_aborted_x_151,

@@ -270,6 +270,30 @@ pub fn a_commit_has_the_limit_of_its_session_or_one_of_its_own_csot_26<H: Harnes
     });
 }
 
+pub fn a_limit_of_zero_replaces_the_w_timeout_of_a_commit_csot_3<H: Harness>() {
+    run::<H>(async {
+        let server = member();
+        for (query, of_session) in [("&timeoutMS=0", None), ("", Some(Duration::ZERO))] {
+            let options = super::options(&server, &format!("directConnection=true&w=majority&wTimeoutMS=50{query}"));
+            let client = super::builder::<H>(options).observe_commands(true).build().await.unwrap();
+            let mut events = client.subscribe(10_000);
+            let mut options = SessionOptions::default();
+            options.timeout = of_session;
+            let mut session = client.start_session_with(options).unwrap();
+            session.start_transaction().unwrap();
+            run_in(&mut session, doc! { "insert": "c", "documents": [{}] }).await.unwrap();
+
+            session.commit_transaction().await.unwrap();
+            session.commit_transaction().await.unwrap();
+
+            let all = sent(&client, &mut events).await;
+            let concerns: Vec<_> =
+                named(&all, "commitTransaction").iter().map(|one| one.get_document("writeConcern").unwrap()).collect();
+            assert_eq!(concerns, [&*rawdoc! { "w": "majority" }; 2], "{query}");
+        }
+    });
+}
+
 pub fn a_commit_in_a_closed_client_is_not_repeated_x_150<H: Harness>() {
     run::<H>(async {
         let server = member();

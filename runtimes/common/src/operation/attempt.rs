@@ -37,6 +37,8 @@ pub(super) struct Attempt<'o, R: Runtime> {
     /// Who runs the operation.
     pub(super) tag: Tag,
     pub(super) budget: Budget,
+    /// Whether its caller or timeoutMS has set a limit, which takes the place of `wtimeout`: also one of zero, which is none (CSOT-3).
+    pub(super) has_limit: bool,
     /// Who counts the end of the cursor that the command makes, if the attempt is dropped.
     pub(super) cursor_duty: Option<&'o Arc<Chores>>,
     /// Whether errors of single writes fail it.
@@ -336,7 +338,7 @@ impl<R: Runtime> Attempt<'_, R> {
             snapshot: session.and_then(|session| session.snapshot.as_ref()),
             reads: ReadsBy::of_operation(&selector),
             defaults: self.driver.settings.command_defaults.as_ref(),
-            has_limit: self.budget.until.is_some(),
+            has_limit: self.has_limit,
         };
         compose(&self.command, &self.outline, server, &along)
     }

@@ -442,6 +442,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             selector: &selector,
             tag,
             budget,
+            has_limit: budget.set_by == SetBy::Caller || context.has_timeout,
             // A transaction ends its cursors.
             cursor_duty: (means.makes_cursor && part.is_none()).then_some(&context.chores),
             writes,
