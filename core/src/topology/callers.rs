@@ -110,6 +110,7 @@ impl<C> Topology<C> {
         let was_drained = self.outputs.is_empty();
         let bounded = bounded(now, request, self.check_out_limit);
         self.note_waiting_elsewhere(id);
+        self.lend_permits(id);
         let Some(pool) = self.servers.pool_mut(id) else {
             return (CheckOut::Selecting(self.select(criteria, request)), None);
         };

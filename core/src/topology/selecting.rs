@@ -117,6 +117,7 @@ impl<C> Topology<C> {
         self.selection_succeeded(&waiter.criteria, server);
         let server = self.pool_for(server, waiter.request.identity);
         self.note_waiting_elsewhere(server);
+        self.lend_permits(server);
         let Some((known, origins)) = self.servers.with_origins(server) else { return };
         let (check_out, delivery) = known.pool.begin_check_out(now, waiter.request);
         if delivery.is_none() {

@@ -7,8 +7,10 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
-use cmap_core::options::{Maintenance, PoolOptions, PoolSizes};
-use cmap_core::pool::{Action, Cause, CheckOutId, CheckOutRequest, Condition, Handle, Output as PoolOutput};
+use cmap_core::options::{Affinity, Maintenance, PoolOptions, PoolSizes};
+use cmap_core::pool::{
+    Action, AffinityKey, Cause, CheckOutId, CheckOutRequest, Condition, Handle, Output as PoolOutput,
+};
 use cmap_core::server::{ServerDescription, ServerId, ServerType};
 use cmap_core::time::Instant;
 use cmap_core::topology::{CheckOut, Criteria, Output, ServerSelector, Topology, TopologyOptions};
@@ -18,6 +20,11 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 
 fn address(server: usize) -> ServerAddress {
     ServerAddress::tcp(NAMES[server], 27017)
+}
+
+/// What only this server suits.
+fn at(server: usize) -> Criteria {
+    Criteria { selector: ServerSelector::AnyOf([address(server)].into()), ..Criteria::default() }
 }
 
 /// A client of three routers, and everything that its driver holds.
@@ -72,9 +79,19 @@ impl Driver {
         self.topology.handle_check(self.now, id, Finding::Description(Box::new(description))).unwrap();
     }
 
+    /// The server fails a check.
+    fn lose(&mut self, server: usize) {
+        let finding = Finding::Failure { fault: Fault::Network, cause: Cause::new("gone") };
+        self.topology.handle_check(self.now, self.id(server), finding).unwrap();
+        self.drain();
+    }
+
     fn check_out(&mut self, server: usize) -> CheckOut {
-        let criteria = Criteria { selector: ServerSelector::AnyOf([address(server)].into()), ..Criteria::default() };
-        let (check_out, delivery) = self.topology.check_out(self.now, &criteria, CheckOutRequest::default());
+        self.check_out_with(server, CheckOutRequest::default())
+    }
+
+    fn check_out_with(&mut self, server: usize, request: CheckOutRequest) -> CheckOut {
+        let (check_out, delivery) = self.topology.check_out(self.now, &at(server), request);
         if let Some(delivery) = delivery {
             self.in_use.push((server, delivery.check_out, delivery.connection));
         } else if let CheckOut::Started(_) = check_out {
@@ -255,10 +272,7 @@ proptest! {
                     let connection = driver.checking.remove(nth % driver.checking.len());
                     let _ = driver.topology.handle_checked(now, connection, alive);
                 }
-                Step::Lose(server) => {
-                    let finding = Finding::Failure { fault: Fault::Network, cause: Cause::new("gone") };
-                    driver.topology.handle_check(now, driver.id(server), finding).unwrap();
-                }
+                Step::Lose(server) => driver.lose(server),
                 Step::Find(server) => driver.find(server),
                 Step::Resize(size) => {
                     let _ = driver.topology.resize(now, PoolSizes::default().max_pool_size(size));
@@ -325,6 +339,51 @@ fn waiters_of_several_servers_are_served_in_the_order_of_their_arrival() {
     driver.settle();
 
     assert_eq!(driver.served[1..], waiters[..]);
+}
+
+#[test]
+fn an_arrival_gets_a_connection_of_its_own_though_one_is_pending_x_15() {
+    let mut options = plain();
+    options.min_pool_size = Some(1);
+    let mut driver = Driver::new(1000, options);
+    driver.pass(1000);
+    let populated = driver.pending.len();
+
+    driver.check_out(0);
+
+    assert_eq!(driver.pending.len(), populated + 1);
+}
+
+#[test]
+fn a_check_out_that_waited_for_its_server_gets_a_connection_of_its_own_though_one_is_pending_x_15() {
+    let mut options = plain();
+    options.min_pool_size = Some(1);
+    let mut driver = Driver::new(1000, options);
+    driver.pass(1000);
+    driver.lose(1);
+    let (waiting, _) = driver.topology.check_out(driver.now, &at(1), CheckOutRequest::default());
+    let CheckOut::Selecting(selection) = waiting else { panic!("its server is unknown") };
+    let populated = driver.pending.len();
+
+    driver.topology.change_criteria(driver.now, selection, &at(0));
+    driver.drain();
+
+    assert_eq!(driver.pending.len(), populated + 1);
+}
+
+#[test]
+fn a_connection_is_held_for_its_key_while_permits_are_free_x_87() {
+    let mut options = plain();
+    options.affinity = Some(Affinity::Hold { time: Duration::from_secs(60), lend: true });
+    let mut driver = Driver::new(1000, options);
+    let key = CheckOutRequest::default().affinity(AffinityKey(1));
+    driver.check_out_with(0, key);
+    driver.establish(0);
+    driver.check_in(0, Condition::Usable);
+
+    driver.check_out(0);
+
+    assert_eq!((driver.pending.len(), driver.in_use.len()), (1, 0));
 }
 
 #[test]

@@ -377,6 +377,7 @@ fn a_users_refused_login_clears_nothing_x_92() {
 /// Two users have a connection each, and the first of them, whose credential is that of the options, asks for another one.
 fn with_a_login_of_the_first_user() -> Driver {
     let mut driver = Driver::new();
+    driver.establish_all();
     driver.check_out(0);
     driver.check_out(1);
     driver.establish_all();
@@ -486,8 +487,8 @@ fn a_connection_in_use_is_closed_at_check_in_while_all_users_together_have_too_m
     let mut driver = Driver::new();
     // Without listeners a connection comes back by the fast path, if nothing speaks against it.
     driver.topology.observe(false);
+    driver.establish_all();
     driver.check_out(0);
-    driver.establish(0);
     driver.check_out(1);
     driver.establish(0);
 
