@@ -70,12 +70,10 @@ impl<C> Pool<C> {
     /// Clears the pool, or every service, closes the available connections, interrupts and forgets all others, and fails
     /// every check-out that waits, and every warm-up: the callers of all these are in the parent. One that checks in a
     /// connection in this process gets the socket back. Close the sockets without a word to the server. A closed pool
-    /// stays as it is.
+    /// forgets the connections that it has left.
     pub fn reset_after_fork(&mut self, now: Instant) {
         self.advance(now);
-        if self.state != PoolState::Closed {
-            self.abandon_all(&Cause::new("the process was forked"));
-        }
+        self.abandon_all(&Cause::new("the process was forked"));
     }
 
     /// Raises the generation and pauses the pool (CMAP-37), or raises that of one service (LB-8). Returns whether
@@ -131,6 +129,7 @@ impl<C> Pool<C> {
     /// The waiter that a pending connection was created for fails with it. Outside load-balanced mode all waiters are
     /// about to.
     pub(super) fn interrupt(&mut self, service: Option<ServiceId>, cause: &Cause) {
+        let reason = self.unless_closed(ConnectionClosedReason::Stale);
         let mut from = 0;
         while let Some(key) = self.connections.next_occupied(&self.generations, service, from) {
             from = key;
@@ -143,7 +142,7 @@ impl<C> Pool<C> {
                 // The driver closes the socket of a connection that is refreshed, or reports it: then it is closed here.
                 Stage::Pending { .. } | Stage::Refreshing { .. } => {
                     let origin = self.set_origin(key, None);
-                    self.forget(key, ConnectionClosedReason::Stale, None);
+                    self.forget(key, reason, None);
                     self.outputs.push_back(Output::Action(Action::Interrupt { connection }));
                     if let Some(origin) = origin {
                         self.wait_queue.set_pending(origin, None);
@@ -153,7 +152,7 @@ impl<C> Pool<C> {
                     }
                 }
                 Stage::Checking { .. } | Stage::Available { .. } | Stage::Closed => {
-                    self.close_connection(key, ConnectionClosedReason::Stale);
+                    self.close_connection(key, reason);
                 }
             }
         }
@@ -186,10 +185,10 @@ impl<C> Pool<C> {
                 self.raise_generation(&Clear { service_id: Some(id), ..clear.clone() });
                 self.interrupt(Some(id), cause);
             }
-            self.interrupt(None, cause);
-        } else if self.raise_generation(&clear) {
-            self.interrupt(None, cause);
+        } else {
+            self.raise_generation(&clear);
         }
+        self.interrupt(None, cause);
         self.abandon_in_use();
         self.prune();
         // Behind a load balancer and in profile 1.1 the pool stays ready, where `settle` fails no waiter.
@@ -203,13 +202,14 @@ impl<C> Pool<C> {
     /// Gives up the connections in use, whose users exist in the parent process only: they count as checked in and
     /// closed.
     fn abandon_in_use(&mut self) {
+        let reason = self.unless_closed(ConnectionClosedReason::Stale);
         for key in (0..).take(self.connections.slots.len()) {
             if let Stage::InUse { check_out, .. } = self.connections.slot(key).stage {
                 let connection_id = self.connections.slot(key).id;
                 self.wait_queue.finish(check_out);
                 self.connections.set_purpose(key, Purpose::Other);
                 self.emit(|| Event::ConnectionCheckedIn { connection_id });
-                self.forget(key, ConnectionClosedReason::Stale, None);
+                self.forget(key, reason, None);
             }
         }
     }

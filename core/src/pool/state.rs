@@ -121,7 +121,7 @@ mod tests {
             "`reset_after_fork`",
             "closes and forgets everything",
             "the same, fails every waiter; pauses, but for load balancers and profile 1.1",
-            "nothing",
+            "forgets what is left",
         ],
         ["`close`", "closes", "closes, fails every waiter", "nothing"],
         ["`handle_hello`", "joins the service", "the same", "the same"],

@@ -297,9 +297,6 @@ impl<C> Topology<C> {
     /// (FORK-2): all check-outs that wait fail, and the servers are unknown until their next checks.
     pub fn reset_after_fork(&mut self, now: Instant) {
         self.advance(now);
-        if self.phase == Phase::Closed {
-            return;
-        }
         self.fail_selections(&SelectionErrorKind::Forked);
         self.fail_warm_ups(&SelectionErrorKind::Forked);
         if let Some(polling) = &mut self.polling {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::options::PoolOptions;
 use cmap_core::pool::{
-    Action, ApiMisuse, CheckOutError, CheckOutRequest, CheckedIn, Condition, Event, Handle, Output, Pool, PoolState,
-    Purpose, ServiceId, WarmUpErrorKind,
+    Action, ApiMisuse, CheckOutError, CheckOutRequest, CheckedIn, Condition, ConnectionClosedReason, Event, Handle,
+    Output, Pool, PoolState, Purpose, ServiceId, WarmUpErrorKind,
 };
 use cmap_core::time::Instant;
 
@@ -158,6 +158,27 @@ fn giving_up_kept_connections_forgets_their_purpose_fork_2() {
     pool.reset_after_fork(NOW);
 
     assert_eq!(counts(&pool), (0, 0, 0));
+}
+
+#[test]
+fn a_fork_ends_the_connections_that_a_closed_pool_has_left_fork_2() {
+    let mut pool = pool(false);
+    let in_use = check_out(&mut pool, Purpose::Other);
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
+    let user = pool.use_of(in_use).unwrap().check_out;
+    pool.close(NOW);
+    while pool.poll_output().is_some() {}
+
+    pool.reset_after_fork(NOW);
+
+    assert_eq!((pool.counts().total(), pool.check_invariants()), (0, Ok(())));
+    let reasons = std::iter::from_fn(|| pool.poll_output()).filter_map(|output| match output {
+        Output::Event(Event::ConnectionClosed { reason, .. }) => Some(reason),
+        Output::Event(_) | Output::Action(_) => None,
+    });
+    assert_eq!(reasons.collect::<Vec<_>>(), [ConnectionClosedReason::PoolClosed; 2]);
+    let refused = pool.check_in(NOW, user, in_use, (), Condition::Usable).unwrap_err();
+    assert_eq!(refused.misuse, ApiMisuse::NotInUse);
 }
 
 #[test]

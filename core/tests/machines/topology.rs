@@ -311,6 +311,40 @@ fn a_removed_server_is_drained_and_then_forgotten_top_35() {
 }
 
 #[test]
+fn a_fork_ends_what_a_server_that_has_left_still_has_fork_2() {
+    let mut options = options(&["a", "b", "c"]);
+    options.max_connections = 1;
+    let mut set = open(options);
+    learn(&mut set, describe("a", ServerType::RsPrimary));
+    let _ = set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
+    let (primary, connection) = connects(&drain(&mut set))[0];
+    set.handle_established(NOW, connection, ()).unwrap();
+    drain(&mut set);
+    let mut without_a = describe("b", ServerType::RsPrimary);
+    without_a.hosts = ["b:27017", "c:27017"].map(Into::into).into();
+    learn(&mut set, without_a.clone());
+
+    set.reset_after_fork(NOW);
+    drain(&mut set);
+
+    assert!(set.server(primary).is_none(), "nobody gives its connection back");
+    learn(&mut set, without_a);
+    let _ = set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
+    assert_eq!(connects(&drain(&mut set)).len(), 1, "its permit is free");
+}
+
+#[test]
+fn a_fork_ends_what_a_closed_client_still_has_fork_2() {
+    let mut set = set();
+    let _ = set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
+    set.close(NOW);
+
+    set.reset_after_fork(NOW);
+
+    assert_eq!(set.connections(), 0);
+}
+
+#[test]
 fn of_two_primaries_the_newer_one_counts_top_31() {
     let mut set = set();
     let mut newer = describe("b", ServerType::RsPrimary);

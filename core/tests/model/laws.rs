@@ -272,9 +272,8 @@ impl Laws {
             Call::ResetAfterFork => {
                 // Connections of every service and of none.
                 self.clears.extend(self.connections.iter().map(|c| c.service));
-                // Those in use count as checked in and closed, unless the pool was closed before.
-                let has_ended = self.has_closed;
-                for (id, connection) in (1..).zip(&mut self.connections).filter(|_| !has_ended) {
+                // Those in use count as checked in and closed.
+                for (id, connection) in (1..).zip(&mut self.connections) {
                     if matches!(connection.place, Place::InUse { .. }) {
                         connection.place = Place::Closed;
                         let held = |entry: &&mut CheckOutEntry| entry.progress == Progress::Delivered(id);

@@ -395,27 +395,24 @@ impl Reference {
     }
 
     fn reset_after_fork(&mut self) {
+        let mut services: Vec<_> = self.services.iter().map(|&(service, _)| Some(service)).collect();
+        services.sort_unstable();
+        for service in if self.options.load_balanced { services } else { vec![None] } {
+            // Nothing is cleared in a closed pool, but what it has left belongs to the parent, too.
+            if !self.clear(service, true, Cause::PoolsOwn) {
+                self.interrupt(service, Cause::PoolsOwn);
+            }
+        }
+        // Some belong to no service yet.
         if self.options.load_balanced {
-            let mut services: Vec<_> = self.services.iter().map(|&(service, _)| service).collect();
-            services.sort_unstable();
-            for service in services {
-                self.clear(Some(service), true, Cause::PoolsOwn);
-            }
-            // Some belong to no service yet. A closed pool stays as it is, like at a clear.
-            if self.state != PoolState::Closed {
-                self.interrupt(None, Cause::PoolsOwn);
-            }
-        } else {
-            self.clear(None, true, Cause::PoolsOwn);
+            self.interrupt(None, Cause::PoolsOwn);
         }
         // The users of connections live in the parent process: all count as checked in and closed.
-        if self.state != PoolState::Closed {
-            let mut ids = self.ids(|c| c.state == State::InUse);
-            ids.sort_by_key(|&id| self.get(id).map(|c| c.slot));
-            for id in ids {
-                self.outputs.push(Output::CheckedIn(id));
-                self.close(id, Reason::Stale, None, false);
-            }
+        let mut ids = self.ids(|c| c.state == State::InUse);
+        ids.sort_by_key(|&id| self.get(id).map(|c| c.slot));
+        for id in ids {
+            self.outputs.push(Output::CheckedIn(id));
+            self.close(id, self.unless_closed(Reason::Stale), None, false);
         }
         self.prune();
         if self.state == PoolState::Ready {
@@ -426,6 +423,11 @@ impl Reference {
     }
 
     fn hello(&mut self, connection: Named, service: Service) -> Result<(), ApiMisuse> {
+    /// The reason of a closed pool is its own.
+    pub(super) fn unless_closed(&self, reason: Reason) -> Reason {
+        if self.state == PoolState::Closed { Reason::PoolClosed } else { reason }
+    }
+
         let Some(id) = self.find(connection, &[State::Pending], ApiMisuse::NotPending)? else { return Ok(()) };
         if !self.options.load_balanced || self.get(id).is_some_and(|c| c.service.is_some()) {
             return Err(ApiMisuse::UnexpectedService);

@@ -343,7 +343,7 @@ impl Reference {
                     self.outputs.push(Output::Interrupt(id));
                 }
                 State::Pending => {
-                    self.close(id, Reason::Stale, None, false);
+                    self.close(id, self.unless_closed(Reason::Stale), None, false);
                     self.outputs.push(Output::Interrupt(id));
                     // Elsewhere the clear is about to evict all waiters in their order.
                     if self.options.load_balanced {
@@ -351,10 +351,10 @@ impl Reference {
                     }
                 }
                 State::Refreshing => {
-                    self.close(id, Reason::Stale, None, false);
+                    self.close(id, self.unless_closed(Reason::Stale), None, false);
                     self.outputs.push(Output::Interrupt(id));
                 }
-                State::Checking | State::Available => self.close(id, Reason::Stale, None, true),
+                State::Checking | State::Available => self.close(id, self.unless_closed(Reason::Stale), None, true),
             }
         }
     }
