@@ -60,7 +60,7 @@ impl Link {
             connection: Connection::new(options.connection.server_api),
             out: Vec::new(),
             stage: Stage::Connecting,
-            deadline: limit(now, options.connect_timeout, Duration::ZERO),
+            deadline: limit(now, options),
             hello_ok: false,
             server_id: None,
         }
@@ -78,7 +78,7 @@ impl Link {
         }
         self.stage = Stage::Idle;
         let hello = first_hello(&options.connection);
-        self.send(now, &hello, false, limit(now, options.connect_timeout, Duration::ZERO))?;
+        self.send(now, &hello, false, limit(now, options))?;
         Ok(true)
     }
 
@@ -98,7 +98,7 @@ impl Link {
             hello.append(bson::cstr!("helloOk"), true);
         }
         let Some(TopologyVersion { process_id, counter }) = topology_version else {
-            return self.send(now, &hello, false, limit(now, options.connect_timeout, Duration::ZERO));
+            return self.send(now, &hello, false, limit(now, options));
         };
         let mut version = RawDocumentBuf::new();
         version.append(bson::cstr!("processId"), ObjectId::from_bytes(process_id));
@@ -106,13 +106,13 @@ impl Link {
         hello.append(bson::cstr!("topologyVersion"), version);
         let millis = i64::try_from(options.heartbeat_frequency.as_millis()).unwrap_or(i64::MAX);
         hello.append(bson::cstr!("maxAwaitTimeMS"), millis);
-        self.send(now, &hello, true, limit(now, options.connect_timeout, options.heartbeat_frequency))
+        self.send(now, &hello, true, options.awaited_timeout().map(|timeout| now + timeout))
     }
 
     /// The server goes on answering: the next reply has its time from now on (MON-8).
     pub(super) fn await_next(&mut self, now: Instant, options: &MonitorOptions) {
         self.stage = Stage::Asking { since: now };
-        self.deadline = limit(now, options.connect_timeout, options.heartbeat_frequency);
+        self.deadline = options.awaited_timeout().map(|timeout| now + timeout);
     }
 
     /// Takes bytes off the front of `input`; returns the reply if it is whole.
@@ -180,7 +180,7 @@ impl Failure {
     }
 }
 
-/// `timeout` and `more` from now; no limit if `timeout` is zero (MON-8).
-fn limit(now: Instant, timeout: Duration, more: Duration) -> Option<Instant> {
-    (timeout > Duration::ZERO).then(|| now + timeout.saturating_add(more))
+/// connectTimeoutMS from now; no limit if that is zero (MON-1).
+fn limit(now: Instant, options: &MonitorOptions) -> Option<Instant> {
+    (options.connect_timeout > Duration::ZERO).then(|| now + options.connect_timeout)
 }

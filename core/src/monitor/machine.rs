@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::link::{Answer, Failure, Link};
-use super::stream_pace::StreamPace;
+use super::stream_pace::{self, StreamPace};
 use super::{
     Action, Call, Finding, HeartbeatEvent, MIN_HEARTBEAT_FREQUENCY, MonitorOptions, Output, Role, RoundTripTimes,
     ServerDescription, ServerType, Socket, Timeout, TimeoutReason,
@@ -311,7 +311,9 @@ impl Monitor {
         } else {
             self.stream_pace.observe(self.now, topology_version);
         }
-        let streams = self.options.streams && self.stream_pace.allows_streaming();
+        let streams = self.options.streams
+            && self.stream_pace.allows_streaming()
+            && stream_pace::comes_in_time(&description, &self.options);
         self.outputs.push_back(Output::Found(Finding::Description(Box::new(description))));
         if streams && answer.more_to_come {
             if let Some(link) = &mut self.link {

@@ -53,4 +53,9 @@ impl MonitorOptions {
             streams,
         }
     }
+
+    /// How long a reply is awaited that the server may delay; `None` = for ever (MON-8).
+    pub(super) fn awaited_timeout(&self) -> Option<Duration> {
+        (self.connect_timeout > Duration::ZERO).then(|| self.connect_timeout.saturating_add(self.heartbeat_frequency))
+    }
 }

@@ -1,13 +1,15 @@
-//! Whether a server that streams answers too often: an awaited reply is due when the topology changes, or after
+//! Whether a server that streams answers too often, or too late: an awaited reply is due when the topology changes, or after
 //! heartbeatFrequencyMS (MON-7).
 //!
 //! A server that answers sooner, again and again, without a newer topologyVersion, keeps its client busy with no news.
 //! It is polled instead, until another process answers in its place. One with a newer topologyVersion each time is polled, too,
 //! but more often, and may soon stream again.
+//!
+//! MongoDB 7.0 keeps an awaited reply back for ten seconds at least. Where the monitor would not wait for so long, it polls.
 
 use core::time::Duration;
 
-use super::MIN_HEARTBEAT_FREQUENCY;
+use super::{MIN_HEARTBEAT_FREQUENCY, MonitorOptions, ServerDescription};
 use crate::time::Instant;
 use crate::topology_version::TopologyVersion;
 
@@ -17,6 +19,16 @@ const EARLY_REPLIES: u32 = 10;
 /// The number of replies with news within heartbeatFrequencyMS after which a server is polled. An election or a
 /// reconfiguration changes a member's topologyVersion a few times; several in a row still fit.
 const NEWS: u32 = 20;
+
+/// The maxWireVersion of the servers that keep an awaited reply back for [`SHORTEST_DELAY`]: MongoDB 7.0 (SERVER-128517).
+const LATE_VERSION: i32 = 21;
+const SHORTEST_DELAY: Duration = Duration::from_secs(10);
+
+/// Whether a server's awaited replies come within the time that its monitor has for them.
+pub(super) fn comes_in_time(server: &ServerDescription, options: &MonitorOptions) -> bool {
+    let is_late = server.wire_versions.is_some_and(|(_, newest)| newest == LATE_VERSION);
+    !is_late || options.awaited_timeout().is_none_or(|timeout| timeout > SHORTEST_DELAY)
+}
 
 /// The pace at which one server has answered.
 #[derive(Debug)]

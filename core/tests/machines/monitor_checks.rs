@@ -284,6 +284,49 @@ fn nothing_is_streamed_or_measured_where_polling_was_asked_for_mon_6() {
     assert_eq!(bench.socket(Role::RoundTrip), None);
 }
 
+/// A monitor that waits for awaited replies for so many milliseconds, and whose server could stream.
+fn with_awaited_timeout(millis: u64, newest_wire_version: i32) -> Bench {
+    let mut bench = Bench::new(options(|options| {
+        options.connect_timeout = Duration::from_millis(millis - 5000);
+        options.heartbeat_frequency = Duration::from_millis(5000);
+    }));
+    let mut reply = rawdoc! { "ok": 1, "helloOk": true, "isWritablePrimary": true };
+    reply.append(bson::cstr!("maxWireVersion"), newest_wire_version);
+    let version = streaming_hello(1).get_document("topologyVersion").unwrap().to_owned();
+    reply.append(bson::cstr!("topologyVersion"), version);
+    bench.greet(Role::Check, &reply);
+    bench
+}
+
+#[test]
+fn a_server_that_would_answer_too_late_for_its_monitor_is_polled_x_155() {
+    let mut bench = with_awaited_timeout(10_000, 21);
+    assert_eq!((bench.asked(Role::Check), bench.socket(Role::RoundTrip)), (None, None));
+
+    bench.pass(5000);
+
+    assert!(!has(bench.asked(Role::Check), "topologyVersion"));
+    assert_eq!(bench.findings.len(), 1);
+}
+
+#[test]
+fn a_server_whose_monitor_waits_for_long_enough_streams_x_155() {
+    for (millis, newest_wire_version) in [(10_001, 21), (7000, 20), (7000, 22)] {
+        let bench = with_awaited_timeout(millis, newest_wire_version);
+
+        assert!(has(bench.asked(Role::Check), "topologyVersion"), "{millis} ms, {newest_wire_version}");
+    }
+}
+
+#[test]
+fn a_monitor_without_a_time_limit_streams_from_any_server_x_155() {
+    let mut bench = Bench::new(options(|options| options.connect_timeout = Duration::ZERO));
+
+    bench.greet(Role::Check, &streaming_hello(1));
+
+    assert!(has(bench.asked(Role::Check), "topologyVersion"));
+}
+
 #[test]
 fn functions_as_a_service_are_polled_mon_6() {
     let mut metadata = cmap_core::connection::ClientMetadata::new("Linux");
