@@ -6,6 +6,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::iter;
 
 use serde::{Deserialize, Serialize};
 
@@ -80,9 +81,11 @@ impl<C> Topology<C> {
                 return Ok(Some(own));
             }
         }
+        let identities = &self.identities;
         let operation_count = |position| {
-            let counts = server_at(position).and_then(|id| servers.pool(id)).map(Pool::counts);
-            counts.map_or(0, |counts| u64::from(counts.in_use) + u64::from(counts.waiting))
+            let pools = server_at(position).into_iter().flat_map(|id| iter::once(id).chain(identities.pools_at(id)));
+            let counts = pools.filter_map(|pool| servers.pool(pool)).map(Pool::counts);
+            counts.map(|counts| u64::from(counts.in_use) + u64::from(counts.waiting)).sum()
         };
         let chosen = window.choose(&mut self.random, operation_count).and_then(server_at);
         Ok(chosen.filter(|&chosen| self.takes_check_outs(chosen)))

@@ -52,6 +52,13 @@ impl SharedLimits {
     }
 }
 
+impl Identities {
+    /// The pools of identities at a server.
+    pub(super) fn pools_at(&self, server: ServerId) -> impl Iterator<Item = ServerId> {
+        self.pools.values().flatten().filter(move |(of, _)| *of == server).map(|&(_, pool)| pool)
+    }
+}
+
 impl<C> Topology<C> {
     /// Adds an identity. Its check-outs say so by [`CheckOutRequest::identity`](crate::pool::CheckOutRequest::identity);
     /// the driver establishes their connections with its credential: [`identity_of`](Self::identity_of) says whose a
@@ -148,8 +155,7 @@ impl<C> Topology<C> {
 
     /// The pools at a server: its own, and those of identities.
     pub(super) fn pools_of(&self, server: ServerId) -> Vec<ServerId> {
-        let of_identities = self.identities.pools.values().flatten().filter(|(of, _)| *of == server);
-        core::iter::once(server).chain(of_identities.map(|&(_, pool)| pool)).collect()
+        core::iter::once(server).chain(self.identities.pools_at(server)).collect()
     }
 
     /// Clears the pools at a server. Behind a load balancer each pool has services of its own, and only this one is meant.

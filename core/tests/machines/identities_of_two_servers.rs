@@ -74,3 +74,19 @@ fn a_waiter_at_one_server_does_not_keep_those_of_another_one_from_their_turn() {
         carry_out(&mut topology, 5).into_iter().map(|(check_out, _)| CheckOut::Started(check_out)).collect();
     assert_eq!(served, [at_b], "and neither {at_a:?} nor {behind:?}");
 }
+
+#[test]
+fn a_users_operations_make_their_server_busy_sel_3() {
+    let mut topology = client();
+    let user = topology.add_identity(at(1));
+    check_out(&mut topology, 1, "a", Some(user));
+    check_out(&mut topology, 1, "a", Some(user));
+    let busy = topology.servers().find(|(_, it)| *it.description().address == address("a")).unwrap().0;
+
+    for millis in 2..12 {
+        let (check_out, _) = topology.check_out(at(millis), Criteria::WRITABLE, CheckOutRequest::default());
+        let CheckOut::Started(started) = check_out else { panic!("both suit") };
+        assert_ne!(topology.server_of_check_out(started), Some(busy));
+        let _ = topology.cancel_check_out(at(millis), check_out);
+    }
+}
