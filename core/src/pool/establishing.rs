@@ -138,11 +138,16 @@ impl<C> Pool<C> {
         self.settle(Due::Queue);
     }
 
-    /// The origin of a connection that is gone gets another one, and stays where origins stand in the queue.
+    /// The origin of a connection that is gone gets another one, and stays where origins stand in the queue; unless a limit, a
+    /// backoff or a rate holds that one back.
     fn replace_for(&mut self, origin: Option<Key>) {
-        if let Some(origin) = origin {
-            let replacement = self.create(Some(origin));
-            self.wait_queue.set_pending(origin, Some(replacement));
+        match origin {
+            Some(origin) if self.may_create() => {
+                let replacement = self.create(Some(origin));
+                self.wait_queue.set_pending(origin, Some(replacement));
+            }
+            Some(origin) => self.defer(origin),
+            None => {}
         }
     }
 
@@ -178,11 +183,7 @@ impl<C> Pool<C> {
     fn replace_outdated(&mut self, key: Key, error: EstablishError) {
         let origin = self.set_origin(key, None);
         self.forget(key, self.unless_closed(ConnectionClosedReason::Error), Some(error.into()));
-        match origin {
-            // A backoff or a rate may hold back another one.
-            Some(origin) if !self.may_create() => self.defer(origin),
-            origin => self.replace_for(origin),
-        }
+        self.replace_for(origin);
         self.settle(Due::Permit);
     }
 

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::options::{PoolLimits, PoolOptions, PoolSizes, QueueDepth};
-use cmap_core::pool::{Action, Cancellation, CheckOutRequest, Condition, ConnectionClosedReason, Handle, Output, Pool};
+use cmap_core::options::{PoolLimits, PoolOptions, PoolSizes, Profile, QueueDepth};
+use cmap_core::pool::{
+    Action, Cancellation, Cause, CheckOutRequest, Clear, Condition, ConnectionClosedReason, Handle, Output, Pool,
+};
 use cmap_core::time::Instant;
 
 const NOW: Instant = Instant::ORIGIN;
@@ -176,6 +178,47 @@ fn one_that_is_being_established_still_serves_its_waiter() {
     check_in(&mut pool, held[0]);
     assert_eq!(actions(&mut pool).1.len(), 1);
     assert_eq!(pool.counts().total(), 1);
+}
+
+/// A pool that goes on after a clear, with so many connections in use, and one pending for a check-out that waits on.
+fn outlived(in_use_before: usize, change: impl FnOnce(&mut PoolOptions)) -> (Pool<()>, Handle) {
+    let mut options = PoolOptions::default();
+    options.profile = Profile::Cmap1_1;
+    options.max_connecting = Some(1);
+    change(&mut options);
+    let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, NOW).unwrap();
+    pool.observe(false);
+    for _ in 0..in_use_before {
+        in_use(&mut pool, 1);
+    }
+    let _ = pool.check_out(NOW, CheckOutRequest::default());
+    let pending = actions(&mut pool).0;
+    pool.clear(NOW, Clear::pool(Cause::new("gone"))).unwrap();
+    (pool, pending[0])
+}
+
+#[test]
+fn one_that_is_replaced_for_its_waiter_keeps_to_a_smaller_limit_x_70() {
+    let (mut pool, pending) = outlived(2, |options| options.max_pool_size = Some(3));
+    pool.resize(NOW, PoolSizes::default().max_pool_size(2)).unwrap();
+
+    pool.handle_established(NOW, pending, ()).unwrap();
+
+    assert_eq!((actions(&mut pool).0.len(), pool.counts().total(), pool.counts().waiting), (0, 2, 1));
+    assert_eq!(pool.check_invariants(), Ok(()));
+}
+
+#[test]
+fn one_that_is_replaced_for_its_waiter_waits_for_its_token_x_82() {
+    let (mut pool, pending) = outlived(0, |options| options.max_new_connections_per_second = Some(1));
+
+    pool.handle_established(NOW, pending, ()).unwrap();
+
+    assert_eq!(actions(&mut pool).0.len(), 0);
+    let next = pool.poll_timeout().map(|timeout| timeout.at);
+    assert_eq!(next, Some(Instant::from_millis(1000)));
+    pool.handle_timeout(Instant::from_millis(1000));
+    assert_eq!(actions(&mut pool).0.len(), 1);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use core::fmt::Debug;
 use std::collections::{BTreeMap, BTreeSet};
 
-use cmap_core::options::{Affinity, Profile};
+use cmap_core::options::Affinity;
 use cmap_core::pool::{ApiMisuse, Cancellation, ConnectionClosedReason, Pool, PoolState, Reaction};
 use cmap_core::time::Instant;
 
@@ -477,11 +477,10 @@ impl Laws {
         self.check_outs.iter().position(|entry| entry.progress == Progress::Waiting && is_meant(entry))
     }
 
-    /// In every stretch of time no more connections are created than the rate allows, and maxConnecting at once. Where
-    /// one became stale while it was established and its waiter stayed, its replacement comes at once.
+    /// In every stretch of time no more connections are created than the rate allows, and maxConnecting at once.
     fn check_rate(&mut self, now: u64, id: Id) -> Result<(), Broken> {
         let interval = self.options.creation_interval;
-        if interval == 0 || self.options.load_balanced || self.options.profile != Profile::Current {
+        if interval == 0 {
             return Ok(());
         }
         self.created_at.push(now);

@@ -472,9 +472,7 @@ impl Reference {
                 self.close_or_make_available(id, reason);
                 // Only behind a load balancer (LB-8), or in the older edition, may its origin still wait: that origin gets another
                 // connection.
-                if connection.check_out.is_some() {
-                    self.create(connection.check_out);
-                }
+                self.replace_for(connection.check_out);
             }
         }
         self.settle(Due::Permit);

@@ -1,6 +1,6 @@
 //! A new credential in the reference.
 
-use super::{Cause, Due, Id, PoolState, Reason, Reference};
+use super::{Cause, CheckOut, Due, Id, PoolState, Reason, Reference};
 
 impl Reference {
     pub(super) fn renew_credential(&mut self) {
@@ -19,6 +19,12 @@ impl Reference {
         let is_closed = self.state == PoolState::Closed;
         let reason = if is_closed { Reason::PoolClosed } else { Reason::Error };
         self.close(id, reason, Some(Cause::Call(self.calls)), false);
+        self.replace_for(origin);
+        self.settle(Due::Permit);
+    }
+
+    /// Another connection takes the place of one that is gone before it was of use, if it may be created now.
+    pub(super) fn replace_for(&mut self, origin: Option<CheckOut>) {
         if self.may_create() && origin.is_some() {
             self.create(origin);
         } else if let Some(origin) = origin {
@@ -34,6 +40,5 @@ impl Reference {
                     .for_each(|c| c.check_out = Some(origin));
             }
         }
-        self.settle(Due::Permit);
     }
 }
