@@ -127,7 +127,8 @@ impl<C> Pool<C> {
         met
     }
 
-    /// Cancels a check-out that goes elsewhere, one of several: nobody is served in its place yet.
+    /// Cancels a check-out that goes elsewhere, one of several: nobody is served in its place before
+    /// [`serve_queue`](Self::serve_queue).
     pub(crate) fn withdraw_check_out(&mut self, now: Instant, id: CheckOutId) -> Cancellation {
         self.advance(now);
         let met = self.wait_queue.progress(id);
@@ -138,6 +139,11 @@ impl<C> Pool<C> {
             self.emit(|| Event::failed_check_out(id, Arc::new(error)));
         }
         met
+    }
+
+    /// Serves those who wait, after others were withdrawn.
+    pub(crate) fn serve_queue(&mut self) {
+        self.settle(Due::Queue);
     }
 
     /// Gives an available connection to a check-out that does not wait, or has stopped waiting.

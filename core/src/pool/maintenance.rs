@@ -215,7 +215,8 @@ impl<C> Pool<C> {
 
     /// Closes the least recently used available connection, in favour of another server.
     pub(crate) fn give_up_least_recent(&mut self, now: Instant) {
-        self.advance(now);
+        // No check-out fails yet: whoever is served in its place could get this connection.
+        self.now = self.now.max(now);
         self.close_least_recent(ConnectionClosedReason::Surplus);
     }
 }

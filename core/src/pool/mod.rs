@@ -204,15 +204,13 @@ impl<C> Pool<C> {
         Ok(pool)
     }
 
-    /// Moves the clock forward and fails the check-outs whose time is up. Returns whether there were any.
+    /// Moves the clock forward and fails the check-outs whose time is up.
     #[inline]
-    fn advance(&mut self, now: Instant) -> bool {
+    fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        let is_any_overdue = self.wait_queue.next_deadline().is_some_and(|at| at <= self.now);
-        if is_any_overdue {
+        if self.wait_queue.next_deadline().is_some_and(|at| at <= self.now) {
             self.fail_overdue();
         }
-        is_any_overdue
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! What follows from a call, in one order, and which available connection serves next.
 //!
-//! A call first fails the check-outs whose time is up. Then it does what its caller said, and nothing that follows from that. Then it
-//! settles. Nothing else serves a check-out, creates a connection, or closes one that nobody needs; but for the fast path, which does in
+//! A call first fails the check-outs whose time is up, and gives those behind them the available connections that they did
+//! not want. Then it does what its caller said, and nothing that follows from that. Then it settles. Nothing else serves a check-out, creates a connection, or closes one that nobody needs; but for the fast path, which does in
 //! one step what settling does where nobody waits.
 //!
 //! | | what is due | after | rules |
@@ -82,7 +82,7 @@ impl<C> Pool<C> {
         }
     }
 
-    fn serve_from_available(&mut self) {
+    pub(super) fn serve_from_available(&mut self) {
         while let Some(waiter) = self.wait_queue.front() {
             let awaits_check = self.wait_queue.len() <= self.checks();
             let next = if awaits_check { self.next_available() } else { self.next_usable() };

@@ -28,10 +28,7 @@ impl<C> Pool<C> {
     /// limit of new ones held back, retires and refreshes connections, closes what a host has that nobody uses, runs
     /// maintenance if it is due (CMAP-47), and goes on with warm-ups.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.advance(now) {
-            // Those behind them in the queue may want connections that they did not.
-            self.settle(Due::Queue);
-        }
+        self.advance(now);
         self.end_holds();
         self.expire_host();
         self.settle(Due::Time);
@@ -46,6 +43,10 @@ impl<C> Pool<C> {
         let bound = self.wait_bound();
         while let Some((key, limit)) = self.wait_queue.overdue(self.now) {
             self.fail_at_its_time(key, limit, self.wait_bound_of(key, bound));
+        }
+        if self.affinity.is_some() {
+            // Those behind them in the queue may want connections that they did not.
+            self.serve_from_available();
         }
     }
 

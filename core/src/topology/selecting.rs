@@ -14,7 +14,7 @@ use super::waiting::{Origins, Waiter};
 use super::{MonitorCall, Output, Phase, SelectionDetail, SelectionEvent, SelectionEventKind, SelectionId, Topology};
 use crate::connection::Fault;
 use crate::monitor::Call;
-use crate::pool::{self, Action, Cancellation, CheckOutError, CheckOutErrorKind, CheckOutId, CheckOutRequest};
+use crate::pool::{self, Action, Cancellation, CheckOutError, CheckOutErrorKind, CheckOutId, CheckOutRequest, Pool};
 use crate::server::{ServerId, StateChange};
 use crate::time::Instant;
 
@@ -199,7 +199,8 @@ impl<C> Topology<C> {
                     self.reselect(check_out, waiter);
                 }
             }
-            self.collect(server);
+            // The others may want a connection that those did not.
+            self.call_pool(server, Pool::serve_queue);
         }
     }
 

@@ -445,6 +445,34 @@ fn a_key_goes_to_the_server_that_has_its_connection_however_busy_x_88() {
 }
 
 #[test]
+fn who_stands_behind_one_that_goes_to_another_server_is_served_at_once() {
+    let mut set = open_with(options(&["a", "b", "c"]), |options| {
+        options.max_pool_size = Some(1);
+        options.affinity = Some(Affinity::Hold { time: Duration::from_secs(60), lend: false });
+    });
+    learn(&mut set, describe("a", ServerType::RsPrimary));
+    let at_a = Criteria { selector: ServerSelector::AnyOf([address("a")].into()), ..Criteria::default() };
+    let of_key = CheckOutRequest::default().affinity(AffinityKey(7));
+    let _ = set.check_out(NOW, &at_a, CheckOutRequest::default());
+    let (_, connection) = connects(&drain(&mut set))[0];
+    set.handle_established(NOW, connection, ()).unwrap();
+    let _ = set.check_out(NOW, &at_a, of_key);
+    let _ = set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default());
+    let (behind, _) = set.check_out(NOW, &at_a, of_key);
+    for _ in 0..2 {
+        let server = id(&set, "a");
+        let user = set.server(server).unwrap().pool().use_of(connection).unwrap().check_out;
+        let _ = set.check_in(NOW, user, connection, (), Condition::Usable).unwrap();
+    }
+    drain(&mut set);
+
+    let outputs = learn(&mut set, describe("a", ServerType::RsSecondary));
+
+    let is_served = |output: &Output<()>| matches!(output, Output::Pool { output: PoolOutput::Action(Action::Deliver { check_out, .. }), .. } if CheckOut::Started(*check_out) == behind);
+    assert!(outputs.iter().any(is_served), "{outputs:?}");
+}
+
+#[test]
 fn a_snapshot_has_no_sockets_and_goes_on_where_the_topology_stood() {
     #[derive(Debug)]
     struct Socket;

@@ -180,6 +180,10 @@ impl Reference {
             self.fail(waiter, Kind::Timeout(limit));
             has_failed = true;
         }
+        if has_failed && self.options.affinity.is_some() {
+            // Those behind them may want connections that they did not.
+            self.serve_from_available();
+        }
         match call {
             Call::CheckOut(offset, key) => return Ok(Answer::CheckOut(self.check_out(offset, key))),
             Call::Cancel(check_out) => return Ok(Answer::Cancellation(self.cancel(check_out))),
@@ -238,9 +242,6 @@ impl Reference {
                 return Ok(Answer::WarmUpCancelled { was_open: self.cancel_warm_up(number) });
             }
             Call::Timeout => {
-                if has_failed {
-                    self.settle(Due::Queue);
-                }
                 self.end_holds();
                 self.look_at_host();
                 self.settle(Due::Time);
@@ -422,12 +423,12 @@ impl Reference {
         self.settle(Due::Queue);
     }
 
-    fn hello(&mut self, connection: Named, service: Service) -> Result<(), ApiMisuse> {
     /// The reason of a closed pool is its own.
     pub(super) fn unless_closed(&self, reason: Reason) -> Reason {
         if self.state == PoolState::Closed { Reason::PoolClosed } else { reason }
     }
 
+    fn hello(&mut self, connection: Named, service: Service) -> Result<(), ApiMisuse> {
         let Some(id) = self.find(connection, &[State::Pending], ApiMisuse::NotPending)? else { return Ok(()) };
         if !self.options.load_balanced || self.get(id).is_some_and(|c| c.service.is_some()) {
             return Err(ApiMisuse::UnexpectedService);

@@ -158,6 +158,22 @@ fn an_ended_key_lets_go_of_its_connection() {
 }
 
 #[test]
+fn who_stands_behind_one_whose_time_ends_in_any_call_is_served_at_once() {
+    let mut pool = pool(Affinity::Hold { time: Duration::from_secs(60), lend: false }, 1);
+    let first = ask(&mut pool, NOW, None)[0];
+    let deadline = Instant::from_millis(100);
+    ask(&mut pool, NOW, ONE);
+    let _ = pool.check_out(NOW, CheckOutRequest::until(deadline));
+    ask(&mut pool, NOW, ONE);
+    assert_eq!(give_back(&mut pool, NOW, first), Some(first), "the key has it");
+    assert_eq!(give_back(&mut pool, NOW, first), None, "it is held, and not for the head of the queue");
+
+    pool.resume(deadline);
+
+    assert_eq!(carry_out(&mut pool, deadline), [first]);
+}
+
+#[test]
 fn the_oldest_of_keys_that_nobody_ends_are_forgotten() {
     const KEYS: u64 = 10_000;
     let mut pool = pool(Affinity::Prefer, 1);

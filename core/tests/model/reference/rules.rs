@@ -53,7 +53,7 @@ impl Reference {
         }
     }
 
-    fn serve_from_available(&mut self) {
+    pub(super) fn serve_from_available(&mut self) {
         while let Some(&head) = self.waiters.first()
             && let Some(next) = self.next_for(head)
         {
