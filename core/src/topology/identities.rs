@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MonitorCall, Topology};
+use super::{MonitorCall, SelectionErrorKind, Topology};
 use crate::monitor::{Call, ServerType};
 use crate::options::PoolOptions;
 use crate::pool::{Admission, ApiMisuse, CheckOutRequest, Clear, Counts, Handle, IdentityId, Pool, PoolState};
@@ -81,6 +81,9 @@ impl<C> Topology<C> {
         self.identities.known.remove(&identity);
         for pool in self.pools_of_identity(identity) {
             self.close_pool(pool);
+        }
+        for selection in self.selections.of_identity(identity) {
+            self.fail_selection(selection, SelectionErrorKind::UnknownIdentity(identity));
         }
     }
 

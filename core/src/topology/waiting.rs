@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use super::selection::Criteria;
-use crate::pool::{CheckOutId, CheckOutRequest, reach};
+use crate::pool::{CheckOutId, CheckOutRequest, IdentityId, reach};
 use crate::time::Instant;
 
 /// One check-out's wait for a server; never reused.
@@ -114,6 +114,12 @@ impl Selections {
     /// The longest waiter.
     pub(super) fn first(&self) -> Option<SelectionId> {
         self.waiting.keys().next().copied()
+    }
+
+    /// The waiters that asked for a connection of an identity.
+    pub(super) fn of_identity(&self, identity: IdentityId) -> Vec<SelectionId> {
+        let of_identity = self.waiting.iter().filter(|(_, waiter)| waiter.request.identity == Some(identity));
+        of_identity.map(|(&id, _)| id).collect()
     }
 
     /// What is wanted, once for each group.

@@ -548,6 +548,20 @@ fn a_smaller_limit_is_not_exceeded_by_the_minimum_that_comes_with_it() {
 }
 
 #[test]
+fn a_check_out_that_waits_for_its_server_fails_at_once_when_its_user_is_removed() {
+    let mut driver = Driver::new();
+    driver.lose();
+    let of_removed = driver.check_out(1);
+    let of_another = driver.check_out(2);
+    assert!(matches!(of_removed, CheckOut::Selecting(_)));
+
+    driver.topology.remove_identity(driver.now, driver.users[1].unwrap());
+    driver.drain();
+
+    assert_eq!(driver.waiting.into_keys().collect::<Vec<_>>(), [of_another]);
+}
+
+#[test]
 fn a_user_whom_nobody_has_added_gets_no_connection_and_no_pool() {
     let mut driver = Driver::new();
     let stranger = driver.users[2];
