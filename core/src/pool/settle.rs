@@ -1,8 +1,8 @@
 //! What follows from a call, in one order, and which available connection serves next.
 //!
-//! A call first fails the check-outs whose time is up, and gives those behind them the available connections that they did
-//! not want. Then it does what its caller said, and nothing that follows from that. Then it settles. Nothing else serves a check-out, creates a connection, or closes one that nobody needs; but for the fast path, which does in
-//! one step what settling does where nobody waits.
+//! A call first fails the check-outs whose time is up, and gives those behind them the available connections that they did not want. Then
+//! it does what its caller said, and nothing that follows from that. Then it settles. Nothing else serves a check-out, creates a connection,
+//! or closes one that nobody needs; but for the fast path, which does in one step what settling does where nobody waits.
 //!
 //! | | what is due | after | rules |
 //! |---|---|---|---|
