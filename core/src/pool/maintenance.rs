@@ -215,7 +215,7 @@ impl<C> Pool<C> {
 
     /// Closes the least recently used available connection, in favour of another server.
     pub(crate) fn give_up_least_recent(&mut self, now: Instant) {
-        // No check-out fails yet: whoever is served in its place could get this connection.
+        // Fail no overdue check-out here: the waiter behind it could be served with the connection that is to be closed.
         self.now = self.now.max(now);
         self.close_least_recent(ConnectionClosedReason::Surplus);
     }
