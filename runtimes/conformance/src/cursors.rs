@@ -10,7 +10,6 @@ use cmap_core::server::CommandEvent;
 use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::{
     Client, Cursor, CursorError, CursorOptions, Error, OperationError, OperationErrorKind, Runtime, Subscription,
-    TimeoutMode,
 };
 use futures_core::Stream;
 use serde::Deserialize;
@@ -21,7 +20,7 @@ use super::{
     yield_now,
 };
 
-const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
 pub fn a_cursor_gives_all_documents_in_batches<H: Harness>() {
     run::<H>(async {
@@ -391,105 +390,6 @@ pub fn an_empty_batch_is_no_end_of_a_tailable_cursor<H: Harness>() {
     });
 }
 
-pub fn a_limit_on_a_cursor_is_for_its_life<H: Harness>() {
-    run::<H>(async {
-        // Without a monitor, which a step of the clock alarms.
-        let server = LocalServer::start_as(Setup { services: 1, ..Setup::default() });
-        let (client, lab) = observed_lab::<H>(&server).await;
-        fill(&client, 4).await;
-        let mut events = client.subscribe(10_000);
-        let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 2 })).on(Writable);
-        let mut cursor = find.within(HOUR).cursor().await.unwrap();
-
-        lab.set_ahead(7200);
-        let error = rest(&mut cursor).await.unwrap_err();
-
-        assert!(error.is_timeout(), "{error}");
-        assert!(cursor.is_exhausted());
-        assert!(named(&sent(&client, &mut events).await, "find")[0].get_i64("maxTimeMS").is_ok(), "the server is told");
-        cursor.close().await;
-        assert_eq!(open_cursors(&client).await, 0, "the limit of killCursors begins anew");
-    });
-}
-
-pub fn a_limit_may_be_for_each_iteration_of_a_cursor<H: Harness>() {
-    run::<H>(async {
-        // Without a monitor, which a step of the clock alarms.
-        let server = LocalServer::start_as(Setup { services: 1, ..Setup::default() });
-        let (client, lab) = observed_lab::<H>(&server).await;
-        fill(&client, 4).await;
-        let mut events = client.subscribe(10_000);
-        let mut options = CursorOptions::default();
-        options.timeout_mode = Some(TimeoutMode::Iteration);
-        let find = client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 2 })).on(Writable);
-        let mut cursor = find.within(HOUR).cursor_with(options).await.unwrap();
-
-        lab.set_ahead(7200);
-
-        assert_eq!(rest(&mut cursor).await.unwrap(), [0, 1, 2, 3]);
-        assert!(
-            named(&sent(&client, &mut events).await, "find")[0].get("maxTimeMS").unwrap().is_none(),
-            "the server would end the cursor"
-        );
-    });
-}
-
-pub fn options_of_a_cursor_that_do_not_go_together_are_refused<H: Harness>() {
-    run::<H>(async {
-        let server = LocalServer::start();
-        let client = client::<H>(&server, "timeoutMS=60000").await;
-        let tail =
-            || client.operation(("db", rawdoc! { "find": "c", "tailable": true, "awaitData": true })).on(Writable);
-        let mut of_life = CursorOptions::default();
-        of_life.timeout_mode = Some(TimeoutMode::CursorLifetime);
-        let mut too_long = CursorOptions::default();
-        too_long.max_await_time = Some(HOUR);
-
-        let of_life = tail().cursor_with(of_life).await.unwrap_err();
-        let too_long = tail().cursor_with(too_long).await.unwrap_err();
-
-        assert_eq!(of_cursor(&of_life), Some(&CursorError::LifetimeOfTailable));
-        let limit = Duration::from_secs(60);
-        assert_eq!(of_cursor(&too_long), Some(&CursorError::WaitTooLong { wait: HOUR, limit }));
-    });
-}
-
-pub fn a_mode_needs_a_limit_and_documents_to_read_csot_16_csot_19<H: Harness>() {
-    run::<H>(async {
-        let server = LocalServer::start();
-        let client = client::<H>(&server, "").await;
-        let mut options = CursorOptions::default();
-        options.timeout_mode = Some(TimeoutMode::Iteration);
-        let find = client.operation(("db", rawdoc! { "find": "c" })).on(Writable);
-        let out = rawdoc! { "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {} };
-        let out = client.operation(("db", out)).on(Writable).within(HOUR);
-
-        let without_limit = find.cursor_with(options.clone()).await.unwrap_err();
-        let of_writing = out.cursor_with(options).await.unwrap_err();
-
-        assert_eq!(of_cursor(&without_limit), Some(&CursorError::ModeWithoutLimit));
-        assert_eq!(of_cursor(&of_writing), Some(&CursorError::IterationOfWriting));
-    });
-}
-
-pub fn a_close_may_have_a_limit_of_its_own_csot_23<H: Harness>() {
-    run::<H>(async {
-        let server = LocalServer::start();
-        let client = observed::<H>(&server, "").await;
-        fill(&client, 3).await;
-        let mut events = client.subscribe(10_000);
-        let find = || client.operation(("db", rawdoc! { "find": "numbers", "batchSize": 1 })).on(Writable);
-
-        find().cursor().await.unwrap().close().await;
-        find().cursor().await.unwrap().close_within(Duration::from_secs(5)).await;
-
-        let all = sent(&client, &mut events).await;
-        let ends = named(&all, "killCursors");
-        assert!(ends[0].get("maxTimeMS").unwrap().is_none(), "{:?}", ends[0]);
-        assert!(ends[1].get_i64("maxTimeMS").unwrap() <= 5000, "{:?}", ends[1]);
-    });
-}
-
 pub fn a_session_is_free_between_the_steps_of_its_cursor<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
@@ -554,19 +454,19 @@ pub fn a_step_in_a_session_that_is_dropped_ends_its_cursor<H: Harness>() {
 }
 
 /// A client that tells of its commands.
-async fn observed<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> {
+pub(super) async fn observed<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> {
     super::builder::<H>(options(server, query)).observe_commands(true).build().await.unwrap()
 }
 
 /// A client that tells of its commands, with a clock that can be stepped.
-async fn observed_lab<H: Harness>(server: &LocalServer) -> (Client<Lab<H::Runtime>>, Lab<H::Runtime>) {
+pub(super) async fn observed_lab<H: Harness>(server: &LocalServer) -> (Client<Lab<H::Runtime>>, Lab<H::Runtime>) {
     let lab = Lab::new();
     let client = Client::builder(options(server, "loadBalanced=true")).runtime(lab.clone()).observe_commands(true);
     (client.build().await.unwrap(), lab)
 }
 
 /// Puts the numbers from 0 into a collection.
-async fn fill<R: Runtime>(client: &Client<R>, count: i32) {
+pub(super) async fn fill<R: Runtime>(client: &Client<R>, count: i32) {
     let documents: Vec<_> = (0..count).map(|n| doc! { "_id": n }).collect();
     client.run(("db", doc! { "insert": "numbers", "documents": documents })).await.unwrap();
 }
@@ -579,7 +479,7 @@ async fn find<R: Runtime>(client: &Client<R>, command: RawDocumentBuf) -> Cursor
     client.operation(("db", command)).on(Writable).cursor().await.unwrap()
 }
 
-async fn rest<R: Runtime>(cursor: &mut Cursor<R>) -> Result<Vec<i32>, OperationError> {
+pub(super) async fn rest<R: Runtime>(cursor: &mut Cursor<R>) -> Result<Vec<i32>, OperationError> {
     let mut read = Vec::new();
     while let Some(document) = cursor.try_next().await? {
         read.push(number(document));

@@ -27,6 +27,7 @@ pub mod change_streams;
 pub mod clock_steps;
 pub mod closing;
 pub mod command_defaults;
+pub mod cursor_limits;
 pub mod cursors;
 pub mod datagrams;
 pub mod derivations;

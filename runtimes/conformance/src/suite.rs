@@ -230,14 +230,16 @@ macro_rules! conformance {
                 a_failed_cursor_keeps_its_connection_behind_a_load_balancer_lb_14,
                 a_tailable_cursor_waits_for_documents,
                 an_empty_batch_is_no_end_of_a_tailable_cursor,
+                a_session_is_free_between_the_steps_of_its_cursor,
+                another_session_is_refused_by_a_cursor_which_goes_on,
+                a_step_in_a_session_that_is_dropped_ends_its_cursor,
+            }
+            cursor_limits {
                 a_limit_on_a_cursor_is_for_its_life,
                 a_limit_may_be_for_each_iteration_of_a_cursor,
                 options_of_a_cursor_that_do_not_go_together_are_refused,
                 a_mode_needs_a_limit_and_documents_to_read_csot_16_csot_19,
                 a_close_may_have_a_limit_of_its_own_csot_23,
-                a_session_is_free_between_the_steps_of_its_cursor,
-                another_session_is_refused_by_a_cursor_which_goes_on,
-                a_step_in_a_session_that_is_dropped_ends_its_cursor,
             }
             giving_up {
                 a_transaction_that_is_given_up_is_aborted_before_its_session_goes_on,

@@ -35,7 +35,7 @@
 //! ```
 //!
 //! The files follow a request: `client` collects its bytes, `request` reads it, `exchange` takes it through its stages,
-//! `service` finds the command, which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`, `fail_command`,
+//! `service` finds the command (`command_kinds` says who may give it), which is in the file of its subject (`api`, `hello`, `sasl`, `users`, `fail_points`, `fail_command`,
 //! `parameters`, `diagnostics`, `sessions`, `transactions`, `snapshots`, `common_arguments`, `read_concern`, `write_concern`, `replica_set`) or in the store, and `replies`
 //! encodes what it says. A [`Deployment`] is several servers that belong together. Documents are in [`store`].
 
@@ -48,6 +48,7 @@ pub mod certificates;
 mod client;
 mod clock;
 mod cluster_time;
+mod command_kinds;
 mod common_arguments;
 mod config;
 mod deployment;

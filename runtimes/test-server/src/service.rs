@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bson::oid::ObjectId;
-use bson::{RawArray, RawBsonRef, RawDocumentBuf};
+use bson::{RawArray, RawDocumentBuf};
 use cmap_core::random::Random;
 use cmap_core::time::Instant;
 use cmap_core::wire::TopologyVersion;
@@ -14,6 +14,7 @@ use cmap_core::wire::TopologyVersion;
 use super::api;
 use super::clock::Clock;
 use super::cluster_time::ClusterTime;
+use super::command_kinds::{ADMIN_ONLY, changes_data, is_for_everybody};
 use super::common_arguments;
 use super::config::ServerConfig;
 use super::diagnostics;
@@ -533,87 +534,6 @@ fn resumable(mut failure: CommandFailure) -> CommandFailure {
     }
     failure
 }
-
-/// Commands that clients may give before they log in.
-fn is_for_everybody(command: &str) -> bool {
-    super::request::is_hello(command) || FOR_EVERYBODY.contains(&command)
-}
-
-/// Whether a command changes the store.
-fn changes_data(request: &Request<'_>) -> bool {
-    WRITES.contains(&request.name) || puts_out(request)
-}
-
-/// Whether the last stage of a pipeline changes a collection.
-pub(super) fn puts_out(request: &Request<'_>) -> bool {
-    let last = stages(request).last().filter(|_| request.name == "aggregate" && !request.arguments.flag("explain"));
-    matches!(last, Some("$out" | "$merge"))
-}
-
-/// Whether the first stage of a pipeline listens to changes.
-pub(super) fn opens_change_stream(request: &Request<'_>) -> bool {
-    request.name == "aggregate" && stages(request).next() == Some("$changeStream")
-}
-
-/// The names of a pipeline's stages.
-fn stages<'a>(request: &Request<'a>) -> impl Iterator<Item = &'a str> {
-    let stages = request.arguments.array("pipeline").ok().flatten().into_iter().flatten();
-    let name = |stage: RawBsonRef<'a>| Some(stage.as_document()?.iter().next()?.ok()?.0.as_str());
-    stages.filter_map(Result::ok).filter_map(name)
-}
-
-const FOR_EVERYBODY: [&str; 9] = [
-    "ping",
-    "buildInfo",
-    "buildinfo",
-    "saslStart",
-    "saslContinue",
-    "authenticate",
-    "logout",
-    "connectionStatus",
-    "whatsmyuri",
-];
-
-const ADMIN_ONLY: [&str; 20] = [
-    "abortTransaction",
-    "bulkWrite",
-    "commitTransaction",
-    "configureFailPoint",
-    "getCmdLineOpts",
-    "getLog",
-    "getParameter",
-    "hostInfo",
-    "killAllSessions",
-    "killAllSessionsByPattern",
-    "listDatabases",
-    "replSetFreeze",
-    "replSetGetConfig",
-    "replSetGetStatus",
-    "replSetReconfig",
-    "replSetStepDown",
-    "replSetStepUp",
-    "setParameter",
-    "shardCollection",
-    "testDeployment",
-];
-
-/// Commands that change the store.
-const WRITES: [&str; 14] = [
-    "bulkWrite",
-    "collMod",
-    "insert",
-    "update",
-    "delete",
-    "findAndModify",
-    "findandmodify",
-    "create",
-    "drop",
-    "dropDatabase",
-    "createIndexes",
-    "dropIndexes",
-    "renameCollection",
-    "shardCollection",
-];
 
 /// The codes that say that a member is not, or no longer, what the command needs.
 const STATE_CHANGES: [i32; 5] = [

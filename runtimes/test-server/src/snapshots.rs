@@ -9,9 +9,10 @@ use std::time::Duration;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 use cmap_core::time::Instant;
 
+use super::command_kinds::puts_out;
 use super::failure::{fail, unknown_command};
 use super::request::Request;
-use super::service::{Service, puts_out};
+use super::service::Service;
 use crate::store::{Caller, CommandFailure, Spent, StoreCommand, StoreSnapshot, code};
 
 /// `minSnapshotHistoryWindowInSeconds`: how long a state is kept.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use bson::RawDocumentBuf;
 use cmap_core::time::Instant;
 
+use super::command_kinds::{opens_change_stream, puts_out};
 use super::document::document;
 use super::failure::{Outcome, fail, unknown_command};
 use super::replication::Entry;
@@ -244,12 +245,12 @@ impl Service {
         if self.replica_set.is_none() && !self.config.is_mongos() {
             return Err(not_in_cluster());
         }
-        if super::service::opens_change_stream(request) {
+        if opens_change_stream(request) {
             let message = "Stage not supported inside of a multi-document transaction: $changeStream";
             return Err(fail(code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, message));
         }
         let name = request.name;
-        if !ALLOWED.contains(&name) || Store::knows(name) && super::service::puts_out(request) {
+        if !ALLOWED.contains(&name) || Store::knows(name) && puts_out(request) {
             let message = format!("Cannot run '{name}' in a multi-document transaction.");
             return Err(fail(code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, message));
         }

@@ -9,6 +9,7 @@
 //! A test that needs what does not exist here is skipped by name and says what it needs: [`format`](mod@format) knows most of
 //! it from the words of the test, and [`format::Deployment`] from the servers it is for.
 
+mod attempt;
 pub mod bulk_write;
 pub mod client;
 pub mod client_bulk_write;

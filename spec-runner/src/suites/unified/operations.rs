@@ -14,8 +14,9 @@ use cmap_core::server::ServerType;
 use cmap_core::topology::{ServerSelector, TopologyDescription};
 use cmap_sim::CursorOptions;
 
+use super::attempt::{Attempt, attempt};
 use super::client::{Client, Engine};
-use super::commands::{Caller, Held, Sending, Session, is_in_transaction};
+use super::commands::{Caller, Held, Sending, is_in_transaction};
 use super::cursor::Cursor;
 use super::data::{self, Outcome, Place, Plan};
 use super::entities::{self, Entities, Live, Thread};
@@ -26,7 +27,7 @@ use super::format::{
 };
 use super::spans::Collector;
 use super::transaction::preference;
-use super::writes::{Model, Problem, counts};
+use super::writes::{Model, Problem};
 use super::{Stop, bulk_write, client_bulk_write};
 use crate::suites::requirement::Topology;
 
@@ -536,52 +537,6 @@ impl<E: Engine> Running<E> {
         let [a, b, c, d] = number.to_be_bytes();
         ObjectId::from_bytes([0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d])
     }
-}
-
-/// What an operation on data leads to.
-enum Attempt<C: Client> {
-    Result(Bson),
-    Cursor(Box<Cursor<C>>),
-}
-
-async fn attempt<C: Client>(caller: &Caller<C>, plan: &Plan, session: &Session<C>) -> Result<Attempt<C>, Failure> {
-    let selector = match (session.preference_of_transaction(), &plan.read_preference) {
-        _ if !plan.reads => ServerSelector::Writable,
-        (Some(of_transaction), _) => of_transaction.into(),
-        (None, Some(own)) => preference(own).map_err(|stop| Failure::client(stop.to_string()))?.into(),
-        (None, None) => caller.options.read_preference.clone().into(),
-    };
-    let sending = Sending { selector, is_once: false };
-    if let Some(documents) = &plan.documents {
-        let items = vec![("documents", documents.clone())];
-        let written = caller.write(&plan.database, &plan.command, items, sending, session).await;
-        written.map_err(with_counts)?;
-        return Ok(Attempt::Result(plan.outcome.of_reply(&Document::new())));
-    }
-    if !plan.outcome.is_of_cursor() {
-        let reply = caller.run(&plan.database, &plan.command, sending, session).await?;
-        return Ok(Attempt::Result(plan.outcome.of_reply(&reply)));
-    }
-    let options = plan.cursor.clone();
-    if plan.outcome == Outcome::ChangeStream {
-        let stream = caller.watch(&plan.database, &plan.command, sending, options, session).await?;
-        return Ok(Attempt::Cursor(Box::new(stream)));
-    }
-    let cursor = caller.open(&plan.database, &plan.command, sending, options, session).await?;
-    if plan.outcome == Outcome::Cursor {
-        return Ok(Attempt::Cursor(Box::new(cursor)));
-    }
-    cursor.all().await.map(|documents| Attempt::Result(plan.outcome.of_documents(documents)))
-}
-
-/// The failure with what was written before it as its result.
-fn with_counts(mut failure: Failure) -> Failure {
-    failure.result = failure.written.as_deref().map(|written| {
-        let mut result = counts(written);
-        result.insert("upsertedIds", Document::new());
-        Box::new(result.into())
-    });
-    failure
 }
 
 /// JSON objects have no order here, and a command's name is its first field.
