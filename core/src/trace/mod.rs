@@ -8,7 +8,8 @@
 //! Outputs are not recorded: they follow. A digest of them stands next to every call, one of 64 bits every 64 calls, so
 //! that a version with other outputs is found out and the call is named at which it differs.
 //!
-//! A trace has no bytes from the network, no credentials and no commands. It has the names of hosts and the texts of errors.
+//! A trace has no credentials, no commands and no replies but those to hellos, which events of heartbeats have. It has the names of hosts
+//! and the texts of errors.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -20,7 +20,7 @@ pub(super) fn continued<H: Clone>(now: &[Use<H>], then: &[Use<H>], ended: usize,
             uses.push(before.clone());
         } else if !now.iter().any(|now| (now.connection, now.since) == (before.connection, before.since)) {
             ended += 1;
-            uses.push(Use { has_ended: true, held_for: before.held_for + by, ..before.clone() });
+            uses.push(Use { has_ended: true, held_for: before.held_for.saturating_add(by), ..before.clone() });
         }
     }
     if uses.len() > now.len() + REMEMBERED {
@@ -31,7 +31,7 @@ pub(super) fn continued<H: Clone>(now: &[Use<H>], then: &[Use<H>], ended: usize,
 
 /// Lets those that go on last longer.
 pub(super) fn age<H>(uses: &mut [Use<H>], by: Duration) {
-    uses.iter_mut().filter(|held| !held.has_ended).for_each(|held| held.held_for += by);
+    uses.iter_mut().filter(|held| !held.has_ended).for_each(|held| held.held_for = held.held_for.saturating_add(by));
 }
 
 /// Adds those of an earlier interval which are not among them, and leaves the longest.

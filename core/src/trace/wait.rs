@@ -161,7 +161,7 @@ impl<H: Clone> Wait<H> {
         for interval in &self.intervals {
             let (name, time) = (interval.limit.name(), interval.duration());
             match sums.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sum)) => *sum += time,
+                Some((_, sum)) => *sum = sum.saturating_add(time),
                 None => sums.push((name, time)),
             }
         }
@@ -258,7 +258,10 @@ impl<H: Clone> Limit<H> {
     pub(super) fn aged(mut self, by: Duration) -> Self {
         match &mut self {
             Self::MaxPoolSize { uses, .. } => uses::age(uses, by),
-            Self::Establishment(own) | Self::MaxConnecting { longest: own, .. } => own.elapsed += by,
+            Self::Establishment(own) | Self::MaxConnecting { longest: own, .. } => {
+                // A file may say anything.
+                own.elapsed = own.elapsed.saturating_add(by);
+            }
             Self::BeforeTheTrace
             | Self::Selection { .. }
             | Self::Paused { .. }
@@ -316,6 +319,39 @@ impl<H: Clone> Limit<H> {
             (Self::Establishment(own), Self::Establishment(others)) => own.connection == others.connection,
             (Self::Selection { servers }, Self::Selection { servers: others }) => servers == others,
             _ => self.name() == other.name(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    /// A file may say anything.
+    #[test]
+    fn an_open_wait_for_something_that_has_lasted_for_ever_goes_on() {
+        let establishing = Establishment { connection: 1, elapsed: Duration::MAX, phase: None };
+        let held =
+            Use { connection: 2, holder: None, since: Instant::ORIGIN, held_for: Duration::MAX, has_ended: false };
+        let held_up = Limit::MaxPoolSize { uses: vec![held], in_use: 1, ended: 0 };
+        for limit in [Limit::Establishment(establishing), held_up] {
+            let interval = Interval { from: Instant::ORIGIN, to: Instant::from_millis(1), limit: limit.clone() };
+            let wait = Wait::<u32> {
+                call: None,
+                check_out: CheckOut::Started(CheckOutId::from_bits([1, 0, 0x6f75_7400 << 32]).unwrap()),
+                holder: None,
+                began: Instant::ORIGIN,
+                end: WaitEnd::Open,
+                ended: Instant::from_millis(1),
+                intervals: vec![interval],
+                occurrences: Vec::new(),
+            };
+
+            let later = wait.lasting_until(Instant::from_millis(2));
+
+            assert_eq!(later.intervals[0].limit, limit);
         }
     }
 }
