@@ -40,7 +40,8 @@ const RUN_LASTS: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdleTunnelOptions {
-    /// The most sockets that are accepted and not parked yet; half of them from one address. Default 256.
+    /// The most sockets that are accepted and not parked yet; half of them from one address. Beyond that half a new one is closed or,
+    /// where an agent has parked from that address within a day, the oldest. Default 256.
     pub max_greeting: u32,
     /// The most sockets that are parked for one member. Default 256.
     pub max_parked: u16,
@@ -68,8 +69,8 @@ pub struct IdleTunnels {
     /// How many sockets there is room for of each member that a client asks for.
     reserved: usize,
     now: Instant,
-    /// Sockets that are accepted and not parked yet, by their address; none has zero.
-    greeting: BTreeMap<IpAddr, u32>,
+    /// Sockets that are accepted and not parked yet, by their address, in the order in which they were accepted; no list is empty.
+    greeting: BTreeMap<IpAddr, VecDeque<SocketId>>,
     members: BTreeMap<ServerAddress, Member>,
     /// The members that clients ask for, and when they last did.
     asked_for: BTreeMap<ServerAddress, Instant>,
@@ -158,11 +159,12 @@ impl IdleTunnels {
         Self { options, reserved: usize::from(wanted.max(1)), ..Self::default() }
     }
 
-    /// A socket was accepted. It is on its way until it is [parked](Self::park) or [not](Self::end_greeting).
+    /// A socket was accepted. It is on its way until it is [parked](Self::park) or [not](Self::end_greeting). Returns one that is on
+    /// its way no longer: where too many are from the address of an agent, the oldest gives way. Close it.
     ///
     /// # Errors
     /// It is to be closed.
-    pub fn accept(&mut self, now: Instant, address: IpAddr) -> Result<(), TurnedAway> {
+    pub fn accept(&mut self, now: Instant, socket: SocketId, address: IpAddr) -> Result<Option<SocketId>, TurnedAway> {
         self.advance(now);
         if let Some(failures) = self
             .failures
@@ -171,22 +173,32 @@ impl IdleTunnels {
         {
             return Err(TurnedAway::TooManyFailures { address, number: failures.number });
         }
+        let from = self.greeting.get(&address).map_or(0, count);
+        let is_full = from >= self.options.max_greeting.div_ceil(2);
+        // An agent greets at once, so those that say nothing are the oldest.
+        if is_full
+            && self.is_known(address)
+            && let Some(sockets) = self.greeting.get_mut(&address)
+            && let Some(oldest) = sockets.pop_front()
+        {
+            sockets.push_back(socket);
+            return Ok(Some(oldest));
+        }
         let greeting = self.greeting();
         if greeting >= self.options.max_greeting {
             return Err(TurnedAway::TooManyGreeting(greeting));
         }
-        let from = self.greeting.get(&address).copied().unwrap_or_default();
-        if from >= self.options.max_greeting.div_ceil(2) {
+        if is_full {
             return Err(TurnedAway::TooManyGreetingFrom { address, number: from });
         }
-        self.greeting.insert(address, from + 1);
-        Ok(())
+        self.greeting.entry(address).or_default().push_back(socket);
+        Ok(None)
     }
 
     /// A socket that was accepted will not be parked.
-    pub fn end_greeting(&mut self, now: Instant, address: IpAddr, ended: NotParked) {
+    pub fn end_greeting(&mut self, now: Instant, socket: SocketId, address: IpAddr, ended: NotParked) {
         self.advance(now);
-        self.leave_greeting(address);
+        self.leave_greeting(socket, address);
         let cost = match ended {
             NotParked::Refused => COST_OF_REFUSED,
             // Who shares the address of an agent cannot keep it out.
@@ -208,9 +220,11 @@ impl IdleTunnels {
     }
 
     /// A socket of this address is on its way no longer.
-    fn leave_greeting(&mut self, address: IpAddr) {
-        if let Some(others) = self.greeting.remove(&address).filter(|number| *number > 1) {
-            self.greeting.insert(address, others - 1);
+    fn leave_greeting(&mut self, socket: SocketId, address: IpAddr) {
+        let Some(sockets) = self.greeting.get_mut(&address) else { return };
+        sockets.retain(|own| *own != socket);
+        if sockets.is_empty() {
+            self.greeting.remove(&address);
         }
     }
 
@@ -275,7 +289,7 @@ impl IdleTunnels {
             leaving.append(&mut own.parked);
         }
         own.parked.push(socket);
-        self.leave_greeting(address);
+        self.leave_greeting(socket, address);
         if let Some(failures) = self.failures.get_mut(&address) {
             // An agent may come in the end. The entry stays in its place until its minute is over.
             (failures.number, failures.cost) = (0, 0);
@@ -349,7 +363,7 @@ impl IdleTunnels {
 
     /// Sockets that are accepted and not parked yet.
     pub fn greeting(&self) -> u32 {
-        self.greeting.values().sum()
+        self.greeting.values().map(count).sum()
     }
 
     fn advance(&mut self, now: Instant) {
@@ -360,6 +374,10 @@ impl IdleTunnels {
             self.forget_first();
         }
     }
+}
+
+fn count(sockets: &VecDeque<SocketId>) -> u32 {
+    u32::try_from(sockets.len()).unwrap_or(u32::MAX)
 }
 
 impl Member {

@@ -26,7 +26,7 @@ fn tunnels() -> IdleTunnels {
 
 /// Accepts a socket and parks it.
 fn park(tunnels: &mut IdleTunnels, socket: u64, boot: BootId) -> Result<Vec<SocketId>, Refusal> {
-    tunnels.accept(NOW, address(1)).unwrap();
+    tunnels.accept(NOW, SocketId(socket), address(1)).unwrap();
     tunnels.park(NOW, SocketId(socket), address(1), member(), boot)
 }
 
@@ -80,15 +80,16 @@ fn a_member_has_no_more_than_its_share() {
 fn ten_thousand_that_say_nothing_cost_no_more_than_a_few() {
     let mut tunnels = tunnels();
 
-    let accepted = (0..10_000).filter(|_| tunnels.accept(NOW, address(9)).is_ok()).count();
+    let accepted = (0..10_000).filter(|nth| tunnels.accept(NOW, SocketId(*nth), address(9)).is_ok()).count();
 
     assert_eq!((accepted, tunnels.greeting()), (2, 2), "half of all, from one address");
     let from = TurnedAway::TooManyGreetingFrom { address: address(9), number: 2 };
-    assert_eq!(tunnels.accept(NOW, address(9)), Err(from));
-    assert_eq!(tunnels.accept(NOW, address(8)), Ok(()));
-    assert_eq!(tunnels.accept(NOW, address(1)), Err(TurnedAway::TooManyGreeting(3)));
-    tunnels.end_greeting(NOW, address(9), NotParked::Left);
-    assert_eq!(tunnels.accept(NOW, address(1)), Ok(()));
+    let mut accept = |socket, last| tunnels.accept(NOW, SocketId(socket), address(last));
+    assert_eq!(accept(10_000, 9), Err(from));
+    assert_eq!(accept(10_001, 8), Ok(None));
+    assert_eq!(accept(10_002, 1), Err(TurnedAway::TooManyGreeting(3)));
+    tunnels.end_greeting(NOW, SocketId(0), address(9), NotParked::Left);
+    assert_eq!(tunnels.accept(NOW, SocketId(10_003), address(1)), Ok(None));
 }
 
 #[test]
@@ -99,13 +100,13 @@ fn members_without_end_cost_a_bounded_memory() {
     let mut parked = 0;
 
     for number in 0..5_000 {
-        tunnels.accept(NOW, address(1)).unwrap();
+        tunnels.accept(NOW, SocketId(number.into()), address(1)).unwrap();
         let member = ServerAddress::tcp("db1.example", number);
         match tunnels.park(NOW, SocketId(number.into()), address(1), member, BOOT) {
             Ok(_) => parked += 1,
             Err(refusal) => {
                 assert_eq!(refusal, Refusal::Full);
-                tunnels.end_greeting(NOW, address(1), NotParked::Left);
+                tunnels.end_greeting(NOW, SocketId(number.into()), address(1), NotParked::Left);
             }
         }
     }
@@ -127,10 +128,10 @@ fn full() -> IdleTunnels {
 }
 
 fn park_at_port(tunnels: &mut IdleTunnels, socket: u64, port: u16) -> Result<Vec<SocketId>, Refusal> {
-    tunnels.accept(NOW, address(1)).unwrap();
+    tunnels.accept(NOW, SocketId(socket), address(1)).unwrap();
     let parked = tunnels.park(NOW, SocketId(socket), address(1), ServerAddress::tcp("db1.example", port), BOOT);
     if parked.is_err() {
-        tunnels.end_greeting(NOW, address(1), NotParked::Left);
+        tunnels.end_greeting(NOW, SocketId(socket), address(1), NotParked::Left);
     }
     parked
 }
@@ -139,7 +140,7 @@ fn park_at_port(tunnels: &mut IdleTunnels, socket: u64, port: u16) -> Result<Vec
 fn many_members_of_one_agent_leave_room_for_one_that_a_client_asks_for_x_120() {
     let mut tunnels = full();
     assert_eq!(park(&mut tunnels, 5, BOOT), Err(Refusal::Full));
-    tunnels.end_greeting(NOW, address(1), NotParked::Left);
+    tunnels.end_greeting(NOW, SocketId(5), address(1), NotParked::Left);
 
     tunnels.ask_for(NOW, &member());
 
@@ -192,39 +193,41 @@ fn a_run_from_the_future_is_forgotten_a_minute_after_its_last_socket_x_119() {
 fn an_address_whose_socket_is_parked_has_failed_in_vain_no_longer_x_120() {
     let mut tunnels = tunnels();
     let fail = |tunnels: &mut IdleTunnels| {
-        tunnels.accept(NOW, address(1)).unwrap();
-        tunnels.end_greeting(NOW, address(1), NotParked::Refused);
+        tunnels.accept(NOW, SocketId(9), address(1)).unwrap();
+        tunnels.end_greeting(NOW, SocketId(9), address(1), NotParked::Refused);
     };
     fail(&mut tunnels);
 
     park(&mut tunnels, 1, BOOT).unwrap();
     fail(&mut tunnels);
 
-    assert_eq!(tunnels.accept(NOW, address(1)), Ok(()));
-    tunnels.end_greeting(NOW, address(1), NotParked::Refused);
+    assert_eq!(tunnels.accept(NOW, SocketId(2), address(1)), Ok(None));
+    tunnels.end_greeting(NOW, SocketId(2), address(1), NotParked::Refused);
     let failed = TurnedAway::TooManyFailures { address: address(1), number: 2 };
-    assert_eq!(tunnels.accept(NOW, address(1)), Err(failed));
-    assert_eq!(tunnels.accept(NOW + Duration::from_secs(60), address(1)), Ok(()));
+    assert_eq!(tunnels.accept(NOW, SocketId(3), address(1)), Err(failed));
+    assert_eq!(tunnels.accept(NOW + Duration::from_secs(60), SocketId(4), address(1)), Ok(None));
 }
 
 #[test]
 fn an_address_that_fails_again_and_again_is_left_alone_for_a_minute() {
     let mut tunnels = tunnels();
-    for _ in 0..2 {
-        tunnels.accept(NOW, address(9)).unwrap();
-        tunnels.end_greeting(NOW, address(9), NotParked::Refused);
+    for socket in [1, 2].map(SocketId) {
+        tunnels.accept(NOW, socket, address(9)).unwrap();
+        tunnels.end_greeting(NOW, socket, address(9), NotParked::Refused);
     }
 
-    assert_eq!(tunnels.accept(NOW, address(9)), Err(TurnedAway::TooManyFailures { address: address(9), number: 2 }));
-    assert_eq!(tunnels.accept(NOW, address(8)), Ok(()));
-    assert_eq!(tunnels.accept(NOW + Duration::from_secs(60), address(9)), Ok(()));
+    let failed = TurnedAway::TooManyFailures { address: address(9), number: 2 };
+    assert_eq!(tunnels.accept(NOW, SocketId(3), address(9)), Err(failed));
+    assert_eq!(tunnels.accept(NOW, SocketId(4), address(8)), Ok(None));
+    assert_eq!(tunnels.accept(NOW + Duration::from_secs(60), SocketId(5), address(9)), Ok(None));
 }
 
 /// A socket that connects and hangs up; whether it was let in.
 fn hang_up(tunnels: &mut IdleTunnels, now: Instant, last: u8) -> bool {
-    let is_let_in = tunnels.accept(now, address(last)).is_ok();
+    let socket = SocketId(100);
+    let is_let_in = tunnels.accept(now, socket, address(last)).is_ok();
     if is_let_in {
-        tunnels.end_greeting(now, address(last), NotParked::Unheard);
+        tunnels.end_greeting(now, socket, address(last), NotParked::Unheard);
     }
     is_let_in
 }
@@ -237,7 +240,7 @@ fn a_socket_that_ends_before_its_hello_costs_a_tenth_of_a_wrong_token_x_120() {
 
     assert_eq!(let_in, 20, "two wrong tokens are allowed");
     let failed = TurnedAway::TooManyFailures { address: address(9), number: 20 };
-    assert_eq!(tunnels.accept(NOW, address(9)), Err(failed));
+    assert_eq!(tunnels.accept(NOW, SocketId(1), address(9)), Err(failed));
 }
 
 #[test]
@@ -247,14 +250,29 @@ fn sockets_without_a_hello_keep_out_no_agent_of_their_address_x_120() {
     let almost_a_day = NOW + Duration::from_secs(24 * 60 * 60 - 1);
 
     assert!((0..10_000).all(|_| hang_up(&mut tunnels, almost_a_day, 1)));
-    for _ in 0..2 {
-        tunnels.accept(almost_a_day, address(1)).unwrap();
-        tunnels.end_greeting(almost_a_day, address(1), NotParked::Refused);
+    for socket in [2, 3].map(SocketId) {
+        tunnels.accept(almost_a_day, socket, address(1)).unwrap();
+        tunnels.end_greeting(almost_a_day, socket, address(1), NotParked::Refused);
     }
 
-    assert!(tunnels.accept(almost_a_day, address(1)).is_err(), "wrong tokens count all the same");
+    assert!(tunnels.accept(almost_a_day, SocketId(4), address(1)).is_err(), "wrong tokens count all the same");
     let later = NOW + Duration::from_secs(25 * 60 * 60);
     assert!((0..50).any(|_| !hang_up(&mut tunnels, later, 1)), "an agent that is gone is forgotten");
+}
+
+#[test]
+fn sockets_that_say_nothing_give_way_to_an_agent_of_their_address_x_120() {
+    let mut tunnels = tunnels();
+    park(&mut tunnels, 1, BOOT).unwrap();
+    let mut accept = |socket| tunnels.accept(NOW, SocketId(socket), address(1));
+    assert_eq!((accept(2), accept(3)), (Ok(None), Ok(None)));
+
+    assert_eq!(accept(4), Ok(Some(SocketId(2))), "the oldest of the two that are allowed");
+    tunnels.end_greeting(NOW, SocketId(2), address(1), NotParked::Left);
+    assert_eq!(tunnels.greeting(), 2);
+    assert_eq!(tunnels.park(NOW, SocketId(4), address(1), member(), BOOT), Ok(Vec::new()));
+
+    assert_eq!(tunnels.greeting(), 1);
 }
 
 #[test]
@@ -263,7 +281,7 @@ fn addresses_of_agents_without_end_are_forgotten() {
 
     for number in 0..5_000_u32 {
         let address = IpAddr::V4(Ipv4Addr::from(number));
-        tunnels.accept(NOW, address).unwrap();
+        tunnels.accept(NOW, SocketId(1), address).unwrap();
         tunnels.park(NOW, SocketId(1), address, member(), BOOT).unwrap();
         tunnels.remove(NOW, &member(), SocketId(1));
     }
@@ -277,8 +295,8 @@ fn addresses_without_end_are_forgotten() {
 
     for number in 0..20_000_u32 {
         let address = IpAddr::V4(Ipv4Addr::from(number));
-        tunnels.accept(NOW, address).unwrap();
-        tunnels.end_greeting(NOW, address, NotParked::Refused);
+        tunnels.accept(NOW, SocketId(1), address).unwrap();
+        tunnels.end_greeting(NOW, SocketId(1), address, NotParked::Refused);
     }
 
     assert_eq!(format!("{tunnels:?}").matches("number: 1").count(), 4096);

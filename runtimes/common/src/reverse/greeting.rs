@@ -1,7 +1,10 @@
 //! A socket from when it was accepted: its TLS handshake, the judgement of its greeting, and its time in the lot.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
@@ -82,7 +85,13 @@ impl<R: Runtime> Visitor<R> {
     async fn shake_hands(&self, stream: R::Stream, accepted: Instant) -> Result<DialedStream<R::Stream>, SocketEnded> {
         let socket = Transport::Clear(BudgetedStream::new::<R>(stream));
         let handshake = tls::accept(&self.shared.tls, socket);
-        let stream = match self.shared.clock.before(Some(accepted + GREETING_LIMIT), handshake).await {
+        let mut handshake = pin!(self.shared.clock.before(Some(accepted + GREETING_LIMIT), handshake));
+        let shaken = poll_fn(|cx| match self.orders.poll_next(cx) {
+            // Before it is parked there is no order but to leave.
+            Poll::Ready(_) => Poll::Ready(Err(SocketEnded::from(Ending::Left))),
+            Poll::Pending => handshake.as_mut().poll(cx).map(Ok),
+        });
+        let stream = match shaken.await? {
             Some(stream) => Box::new(stream?),
             None => return Err(Ending::NoGreeting.into()),
         };

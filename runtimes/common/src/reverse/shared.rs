@@ -106,14 +106,19 @@ impl<R: Runtime> Shared<R> {
     pub(super) fn admit(&self, from: SocketAddr) -> Result<Admitted<R::Stream>, TurnedAway> {
         let now = self.clock.now();
         let mut state = self.lock();
-        state.tunnels.accept(now, counted(from))?;
-        state.last_socket += 1;
-        let (socket, orders) = (SocketId(state.last_socket), Arc::new(Orders::default()));
+        let socket = SocketId(state.last_socket + 1);
+        let gives_way = state.tunnels.accept(now, socket, counted(from))?;
+        state.last_socket = socket.0;
+        let orders = Arc::new(Orders::default());
+        let gives_way = gives_way.and_then(|oldest| state.sockets.get(&oldest));
+        let waker = gives_way.and_then(|oldest| oldest.give(Order::Leave));
         if state.is_closed {
             // It was accepted just before.
             let _ = orders.give(Order::Leave);
         }
         state.sockets.insert(socket, Arc::clone(&orders));
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
         Ok((socket, orders))
     }
 
@@ -153,7 +158,7 @@ impl<R: Runtime> Shared<R> {
     pub(super) fn dismiss(&self, socket: SocketId, from: SocketAddr, ended: NotParked) {
         let now = self.clock.now();
         let mut state = self.lock();
-        state.tunnels.end_greeting(now, counted(from), ended);
+        state.tunnels.end_greeting(now, socket, counted(from), ended);
         state.sockets.remove(&socket);
     }
 

@@ -1,5 +1,6 @@
 //! Agents that may not speak for a member, and strangers: what they hear, what the log says, and what they cost.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -160,8 +161,8 @@ pub fn who_hangs_up_before_a_hello_keeps_out_no_agent_of_that_address<H: Harness
     });
 }
 
-/// Of ten thousand sockets of one address that say nothing, at most 128 are held, each for ten seconds; those who are connected do
-/// not notice, and an agent is let in when they are gone.
+/// Of ten thousand sockets of one address that say nothing, at most 128 are held, each for ten seconds; an agent that is new there is
+/// let in when they are gone.
 pub fn ten_thousand_half_open_agents_cost_a_bounded_number_of_sockets<H: Harness<Runtime: Listen>>() {
     run::<H>(async {
         let server = LocalServer::start();
@@ -172,10 +173,6 @@ pub fn ten_thousand_half_open_agents_cost_a_bounded_number_of_sockets<H: Harness
             options.limits.max_failures = u32::MAX;
         })
         .await;
-        let agent = scene.agent(&server);
-        let client = scene.client(&server, "").await;
-        let mut connection = client.check_out().await.unwrap();
-        until(|| scene.parked() == 4).await;
         let runtime = H::Runtime::current().unwrap();
         let mut held = Vec::new();
 
@@ -192,14 +189,44 @@ pub fn ten_thousand_half_open_agents_cost_a_bounded_number_of_sockets<H: Harness
             assert!(scene.listener.greeting() <= 128);
         }
 
-        ping(&mut connection).await;
         let told = scene.told.count("is turned away");
         assert!((1..1000).contains(&told), "the log is not filled: {told}");
-        agent.kill();
-        until(|| scene.parked() == 0).await;
         pause::<H>(Duration::from_secs(11)).await;
         let _agent = scene.agent(&server);
         until(|| scene.parked() == 4).await;
+        drop(held);
+    });
+}
+
+/// Sockets that say nothing give way to newer ones where an agent has parked from their address: that is let in at once, and those who
+/// are connected do not notice.
+pub fn who_says_nothing_keeps_out_no_agent_of_that_address<H: Harness<Runtime: Listen>>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let scene = Scene::<H>::of(&[&server]).await;
+        let agent = scene.agent(&server);
+        let client = scene.client(&server, "").await;
+        let mut connection = client.check_out().await.unwrap();
+        until(|| scene.parked() == 4).await;
+        let runtime = H::Runtime::current().unwrap();
+        let mut held = VecDeque::new();
+
+        for _ in 0..300 {
+            held.push_back(runtime.connect(Target::Tcp(scene.listener.local_address())).await.unwrap());
+            if held.len() > 128 {
+                let mut oldest = held.pop_front().unwrap();
+                let read = std::future::poll_fn(|cx| Pin::new(&mut oldest).poll_read(cx, &mut [0])).await;
+                assert!(matches!(read, Ok(0) | Err(_)), "it gives way");
+            }
+            assert!(scene.listener.greeting() <= 128);
+        }
+
+        ping(&mut connection).await;
+        agent.kill();
+        until(|| scene.parked() == 0).await;
+        let _agent = scene.agent(&server);
+        until(|| scene.parked() == 4).await;
+        assert_eq!(scene.told.count("is turned away"), 0);
         drop(held);
     });
 }
