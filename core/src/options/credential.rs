@@ -25,6 +25,8 @@ pub struct Credential {
     pub mechanism: Option<Mechanism>,
     /// Further properties; empty for every mechanism but GSSAPI, AWS and OIDC.
     pub properties: MechanismProperties,
+    /// Whether a connection string made it, and not code, which counts more than a TXT record (DNS-9).
+    pub(crate) is_of_connection_string: bool,
 }
 
 /// User name and password, decoded.
@@ -134,6 +136,7 @@ impl Credential {
             source: source.into(),
             mechanism: None,
             properties: MechanismProperties::default(),
+            is_of_connection_string: false,
         }
     }
 
@@ -145,6 +148,7 @@ impl Credential {
             source: EXTERNAL.into(),
             mechanism: Some(Mechanism::MongoDbX509),
             properties: MechanismProperties::default(),
+            is_of_connection_string: false,
         }
     }
 
@@ -170,9 +174,9 @@ impl Credential {
             Some(user) => (Some(user.username).filter(|name| !name.is_empty()), user.password),
         };
         let (uses_database, default) = mechanism.unwrap_or(Mechanism::ScramSha256).source();
-        let source = auth.source.as_deref().or(database.filter(|_| uses_database)).unwrap_or(default);
+        let source = auth.source.as_deref().or(database.filter(|_| uses_database)).unwrap_or(default).into();
         let properties = auth.properties.clone().unwrap_or_default();
-        let credential = Self { username, password, source: source.into(), mechanism, properties };
+        let credential = Self { username, password, source, mechanism, properties, is_of_connection_string: true };
         credential.check_without_password()?;
         Ok(Some(credential))
     }

@@ -110,6 +110,24 @@ impl Mechanism {
 }
 
 impl MechanismProperties {
+    /// Sets the property `name`, also to a value with a comma; `None` if there is no property of that name.
+    ///
+    /// ```
+    /// use cmap_core::options::{Credential, MechanismProperties, Secret};
+    ///
+    /// let mut credential = Credential::oidc(None);
+    /// let resource = MechanismProperties::default().with("TOKEN_RESOURCE", Secret::from("api://a,b"));
+    /// credential.properties = resource.unwrap_or_default();
+    /// assert_eq!(credential.properties.get("TOKEN_RESOURCE").map(Secret::expose), Some("api://a,b"));
+    /// ```
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Secret) -> Option<Self> {
+        let known = *PROPERTIES.iter().find(|known| known.eq_ignore_ascii_case(name))?;
+        self.0.retain(|(own, _)| *own != known);
+        self.0.push((known, value));
+        Some(self)
+    }
+
     /// The value of the property `name`.
     pub fn get(&self, name: &str) -> Option<&Secret> {
         self.0.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
@@ -128,15 +146,13 @@ impl MechanismProperties {
 
 /// Reads `name:value,name:value` (URI-8). Of a repeated name the last value counts.
 pub(super) fn properties(reading: &Reading<'_>) -> Result<MechanismProperties, Expected> {
-    let mut properties: Vec<(&'static str, Secret)> = Vec::new();
+    let mut properties = MechanismProperties::default();
     for entry in reading.text.split(',') {
         let (name, value) = key_and_value(entry).ok_or("name:value with commas between several, none in a value")?;
-        let known = PROPERTIES.iter().find(|known| known.eq_ignore_ascii_case(name));
-        let known = *known.ok_or_else(|| Cow::Owned(alloc::format!("names among {}", PROPERTIES.join(", "))))?;
-        properties.retain(|(own, _)| *own != known);
-        properties.push((known, value.into()));
+        let more = properties.with(name, value.into());
+        properties = more.ok_or_else(|| Cow::Owned(alloc::format!("names among {}", PROPERTIES.join(", "))))?;
     }
-    Ok(MechanismProperties(properties))
+    Ok(properties)
 }
 
 #[cfg(test)]
@@ -164,6 +180,18 @@ mod tests {
         assert_eq!(properties.get("SERVICE_NAME").map(Secret::expose), Some("b"));
         assert!(properties.get("ENVIRONMENT").is_none());
         assert_eq!(properties.iter().count(), 2);
+    }
+
+    #[test]
+    fn code_sets_values_with_commas_of_known_properties_alone() {
+        let set = |properties: MechanismProperties, name: &str| properties.with(name, Secret::from("api://a,b"));
+        let properties = read("TOKEN_RESOURCE:x,ENVIRONMENT:azure").unwrap();
+
+        let properties = set(properties, "token_Resource").unwrap();
+
+        assert_eq!(properties.get("TOKEN_RESOURCE").map(Secret::expose), Some("api://a,b"));
+        assert_eq!(properties.iter().count(), 2);
+        assert!(set(properties, "RESOURCE").is_none());
     }
 
     #[test]

@@ -31,8 +31,11 @@ impl ClientOptions {
         let mut defaults = Self::default();
         apply::apply(&pairs, false, &mut defaults, &mut warnings)?;
         self.replica_set = self.replica_set.take().or(defaults.replica_set);
-        self.load_balanced = self.load_balanced.or(defaults.load_balanced);
-        self.pool.load_balanced = self.load_balanced == Some(true);
+        // Code may have set that of the pool alone.
+        if !self.pool.load_balanced {
+            self.load_balanced = self.load_balanced.or(defaults.load_balanced);
+        }
+        self.pool.load_balanced |= self.load_balanced == Some(true);
         if self.auth.source.is_none()
             && let Some(source) = defaults.auth.source
         {
@@ -47,6 +50,7 @@ impl ClientOptions {
     fn apply_default_source(&mut self, source: &str) -> Result<(), ConnectionStringError> {
         Credential::check_source(source)?;
         if let Some(credential) = &mut self.credential
+            && credential.is_of_connection_string
             && self.auth.derived_source.as_ref() == Some(&credential.source)
             && !credential.is_external()
         {
@@ -92,6 +96,34 @@ mod tests {
         in_code.credential = Some(Credential::new("u", "p".into(), "admin"));
         in_code.apply_txt("authSource=theirs").unwrap();
         assert_eq!(source(&in_code), Some("admin"));
+
+        let mut replaced = parse("mongodb+srv://u:p@a.b.c");
+        replaced.credential = Some(Credential::new("u", "p".into(), "admin"));
+        replaced.apply_txt("authSource=theirs").unwrap();
+        assert_eq!(source(&replaced), Some("admin"), "the source of the connection string's user was the same");
+    }
+
+    #[test]
+    fn a_password_that_code_fills_in_leaves_the_source_to_the_record_dns_9() {
+        let mut options = parse("mongodb+srv://u@a.b.c");
+        options.credential.as_mut().unwrap().password = Some("p".into());
+
+        options.apply_txt("authSource=theirs").unwrap();
+
+        assert_eq!(source(&options), Some("theirs"));
+    }
+
+    #[test]
+    fn a_load_balancer_that_the_code_has_named_stays_dns_9() {
+        for text in ["replicaSet=rs", "loadBalanced=false"] {
+            let mut options = parse("mongodb+srv://a.b.c");
+            options.pool.load_balanced = true;
+
+            options.apply_txt(text).unwrap();
+
+            assert!(options.is_load_balanced() && options.pool.load_balanced, "{text}");
+            assert_eq!(options.load_balanced, None, "{text}");
+        }
     }
 
     #[test]

@@ -72,3 +72,13 @@ fn a_client_on_async_std_finds_every_deployment_by_dns() {
     // async-std has threads of its own.
     smol::block_on(finds_every_deployment::<cmap_async_std::AsyncStd>());
 }
+
+#[test]
+fn no_name_server_at_all_is_an_error_that_names_the_option() {
+    let (options, _) = ClientOptions::parse(URI).unwrap();
+    let builder = Client::<cmap_smol::Smol>::builder(options).name_servers([]);
+
+    let error = smol::block_on(builder.build()).err().unwrap().to_string();
+
+    assert!(error.contains("name_servers"), "{error}");
+}

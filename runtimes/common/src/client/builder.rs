@@ -239,7 +239,7 @@ impl<R: Runtime, T> Builder<R, T> {
     /// Looks up all names at `servers`, instead of asking the runtime: SRV and TXT records, and the addresses of hosts. They are asked
     /// over UDP, and over TCP where that fails. The first that answers counts, each has 3 s, and `localhost` needs none. Addresses of
     /// one version will do: those of the other are waited for no longer than a second then. For networks with name servers of their
-    /// own, and for platforms on which the system's are not known.
+    /// own, and for platforms on which the system's are not known. No server at all is an error of `build`.
     #[cfg(feature = "srv")]
     #[cfg_attr(docsrs, doc(cfg(feature = "srv")))]
     pub fn name_servers(mut self, servers: impl IntoIterator<Item = SocketAddr>) -> Self {
@@ -363,6 +363,8 @@ impl<R: Runtime, T> Builder<R, T> {
                 remedy: "every use takes longer: name a time that a use should not take, or leave the limit out",
             });
         }
+        #[cfg(feature = "srv")]
+        check_names(&names)?;
         let runtime = runtime?;
         let mut polled_seed_list = None;
         if let Some(seed_list) = SeedList::of(&options).filter(|_| options.hosts.is_empty()) {
@@ -510,6 +512,18 @@ fn check_tls(options: &TlsOptions) -> Result<(), ClientError> {
         return Err(ClientError::NotBuiltIn { what: "TLS, which tls=false turns off", feature: "tls" });
     }
     Ok(())
+}
+
+/// Somebody is asked for names.
+#[cfg(feature = "srv")]
+fn check_names(names: &Names) -> Result<(), ClientError> {
+    match names {
+        Names::At(servers) if servers.is_empty() => Err(ClientError::Unsupported {
+            option: "an empty list of name_servers",
+            remedy: "name a server, or leave name_servers out: the runtime looks up names then",
+        }),
+        Names::At(_) | Names::Runtime => Ok(()),
+    }
 }
 
 /// No agent speaks for a Unix socket, and none is reached through a proxy.
