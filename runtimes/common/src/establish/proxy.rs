@@ -22,23 +22,24 @@ impl<R: Runtime> Establisher<R> {
         mut socks: Socks,
         until: Option<Instant>,
     ) -> Result<Transport<R::Stream>, EstablishError> {
-        let connecting = async {
-            let mut stream = self.connect_to_proxy(&socks, until).await?;
-            greet(&mut socks, &mut stream).await.map(|()| stream)
-        };
-        match self.settings.clock.before(until, connecting).await {
-            Some(outcome) => outcome.map(|stream| Transport::Clear(BudgetedStream::new::<R>(stream))),
+        let mut stream = self.connect_to_proxy(&socks, until).await?;
+        let greeted = self.settings.clock.before(until, greet(&mut socks, &mut stream)).await;
+        match greeted {
+            Some(outcome) => outcome.map(|()| Transport::Clear(BudgetedStream::new::<R>(stream))),
             None => Err(socks.failed(Fault::Timeout, "no answer within connectTimeoutMS, which may allow more")),
         }
     }
 
+    /// A stream to the proxy itself, before `until`.
     async fn connect_to_proxy(&self, socks: &Socks, until: Option<Instant>) -> Result<R::Stream, EstablishError> {
         let (clock, runtime) = (&self.settings.clock, self.settings.clock.runtime());
-        let found = resolve(runtime, &self.settings.names, socks.proxy(), NamedBy::User).await;
+        let resolving = resolve(runtime, &self.settings.names, socks.proxy(), NamedBy::User);
+        let found = clock.before(until, resolving).await;
         let unreachable = |fault, text: &str| {
             EstablishError::new(Phase::Proxy, fault, format!("{} cannot be reached: {text}", socks.proxy()))
         };
-        let targets = found.map_err(|error| unreachable(Fault::Network, &error.message))?;
+        let late = || unreachable(Fault::Timeout, "its name was not resolved within connectTimeoutMS");
+        let targets = found.ok_or_else(late)?.map_err(|error| unreachable(Fault::Network, &error.message))?;
         let connected = race(clock, &self.last_address, targets, until, |target| runtime.connect(target));
         connected.await.map_err(|error| {
             let fault = if error.ran_out_of_time() { Fault::Timeout } else { Fault::Network };

@@ -53,11 +53,12 @@ pub(crate) async fn resolve<R: Runtime>(
     let until = clock.deadline(bound.map(|bound| bound.limit));
     let answers = at_home(runtime, async move {
         let home = clock.runtime();
-        let answers = both(names.srv(home, &request.srv_name), names.txt(home, &request.txt_name));
-        clock.before(until, answers).await
+        let srv = clock.before(until, names.srv(home, &request.srv_name));
+        // Each has the time for itself, so that the error names the one that did not answer.
+        let txt = clock.before(until, names.txt(home, &request.txt_name));
+        both(in_time(srv, bound), in_time(txt, bound)).await
     });
     let answers = answers.await.ok_or(RuntimeGone)?;
-    let answers = answers.unwrap_or_else(|| Err(bound.map_or_else(|| io::ErrorKind::TimedOut.into(), Bound::error)));
     if let (Ok((records, _)), Some(filter)) = (&answers, filter) {
         seed_list.check_allowed(records, |host| filter(host))?;
     }
@@ -93,6 +94,11 @@ impl Bound {
         let Self { option, limit } = self;
         io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit:?}; {option} allows more"))
     }
+}
+
+/// The answer to a lookup; an error if it did not come in time.
+async fn in_time<T>(answer: impl Future<Output = Option<io::Result<T>>>, bound: Option<Bound>) -> io::Result<T> {
+    answer.await.unwrap_or_else(|| Err(bound.map_or_else(|| io::ErrorKind::TimedOut.into(), Bound::error)))
 }
 
 /// Both answers. The second one does not matter, and is not waited for, where the first is an error.

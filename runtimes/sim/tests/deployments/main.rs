@@ -25,6 +25,7 @@ mod incidents;
 mod member_faults;
 mod mixed_load;
 mod operations;
+mod proxy;
 mod replica_set;
 mod rotation;
 mod server_filter;

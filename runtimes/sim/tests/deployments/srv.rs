@@ -313,6 +313,24 @@ fn a_client_is_not_made_while_dns_hangs_for_longer_than_connect_timeout_ms_or_ti
 }
 
 #[test]
+fn a_txt_record_that_does_not_come_in_time_is_named() {
+    let sim = Sim::new(14);
+    // The records of another service than the usual one are those of a zone without a name.
+    sim.set_dns("", vec![record("db.example.com.")], Vec::new());
+    sim.hang_dns("cluster.example.com");
+
+    sim.run(async {
+        let before = sim.elapsed();
+        let error = Client::connect(&format!("{URI}&srvServiceName=other&connectTimeoutMS=3000")).await.err().unwrap();
+
+        assert_eq!(sim.elapsed() - before, Duration::from_secs(3));
+        let expected = "the TXT record of cluster.example.com, which may hold options, could not be looked up: no answer within 3s; \
+                        connectTimeoutMS allows more";
+        assert!(error.to_string().starts_with(expected), "{error}");
+    });
+}
+
+#[test]
 fn a_lookup_ends_when_nobody_waits_for_the_client_any_more() {
     let sim = Sim::new(12);
     sim.hang_dns("cluster.example.com");
