@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use async_io::Async;
 use cmap_runtime::Listen;
-use cmap_runtime::net::{EitherStream, HalfClosing, set_up_tcp};
+use cmap_runtime::net::{EitherStream, HalfClosing, set_up_accepted_tcp};
 use socket2::SockRef;
 
 use crate::AsyncStd;
@@ -23,7 +23,7 @@ impl Listen for AsyncStd {
 
     async fn accept(listener: &Async<TcpListener>) -> io::Result<(Self::Stream, SocketAddr)> {
         let (stream, from) = listener.accept().await?;
-        set_up_tcp(SockRef::from(&stream))?;
+        set_up_accepted_tcp(SockRef::from(&stream))?;
         Ok((EitherStream::Left(HalfClosing(stream)), from))
     }
 }

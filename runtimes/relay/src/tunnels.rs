@@ -166,6 +166,9 @@ impl Tunnels {
         let was_leaving = self.leaving.remove(&socket);
         let parked_at = self.parked.remove(&socket).map(|parked| parked.since);
         let held_since = self.in_use.remove(&socket).or(parked_at);
+        if let Some(since) = parked_at.filter(|since| *since + PROVEN_AFTER <= self.now) {
+            self.backoff.prove(since);
+        }
         match end {
             SocketEnd::Refused { retry_after } => self.backoff.refuse(self.now, retry_after),
             _ if was_leaving => {}

@@ -177,6 +177,23 @@ fn a_second_signal_ends_at_once() {
 }
 
 #[test]
+fn a_stop_that_cuts_connections_is_a_success_for_the_unit() {
+    let world = World::new();
+    let config = fs::read_to_string(world.config()).unwrap() + "\n[limits]\ndrainTimeoutMS = 50\n";
+    world.write_config(&config);
+    let relay = Relay::start(&world);
+    let _connection = world.application.park().start();
+    let _member = world.member.accept().unwrap();
+
+    relay.signal("-TERM");
+
+    let (status, log) = relay.end();
+    assert_eq!(status, Some(1), "{log}");
+    let unit = include_str!("../cmap-relay.service");
+    assert!(unit.lines().any(|line| line == "SuccessExitStatus=1"), "{unit}");
+}
+
+#[test]
 fn the_service_manager_is_told() {
     let world = World::new();
     let path = world.folder.path().join("notify");
@@ -243,9 +260,9 @@ fn a_limit_of_sockets_that_is_passed_again_and_again_does_not_fill_the_log() {
         connection.read_exact(&mut [0; 6]).unwrap();
     }
 
-    let ten_seconds = usize::try_from(start.elapsed().as_secs() / 10).unwrap();
     relay.signal("-TERM");
     let (_, log) = relay.end();
+    let ten_seconds = usize::try_from(start.elapsed().as_secs() / 10).unwrap();
     let told = log.lines().filter(|line| line.contains("limits.maxSockets")).count();
     assert!((1..=1 + ten_seconds).contains(&told), "{told} lines:\n{log}");
 }
@@ -265,9 +282,9 @@ fn a_member_that_is_down_does_not_fill_the_log() {
         };
     }
 
-    let ten_seconds = usize::try_from(start.elapsed().as_secs() / 10).unwrap();
     relay.signal("-TERM");
     let (_, log) = relay.end();
+    let ten_seconds = usize::try_from(start.elapsed().as_secs() / 10).unwrap();
     let told = log.lines().filter(|line| line.contains("the member cannot be reached")).count();
     assert!((1..=1 + ten_seconds).contains(&told), "{told} lines for {address}:\n{log}");
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use cmap_runtime::Listen;
-use cmap_runtime::net::{EitherStream, set_up_tcp};
+use cmap_runtime::net::{EitherStream, set_up_accepted_tcp};
 use socket2::SockRef;
 use tokio::net::TcpListener;
 
@@ -26,7 +26,7 @@ impl Listen for Tokio {
 
     async fn accept(listener: &TcpListener) -> io::Result<(Self::Stream, SocketAddr)> {
         let (stream, from) = listener.accept().await?;
-        set_up_tcp(SockRef::from(&stream))?;
+        set_up_accepted_tcp(SockRef::from(&stream))?;
         Ok((EitherStream::Left(TokioStream(stream)), from))
     }
 }

@@ -28,6 +28,7 @@ pub trait Listen: Runtime {
     /// future is dropped.
     ///
     /// # Errors
-    /// The system's: no descriptors are left, for one, which passes.
+    /// The system's: no descriptors are left, for one, which passes. An error of this one connection has the kind
+    /// [`ConnectionAborted`](io::ErrorKind::ConnectionAborted): the next one is accepted at once.
     fn accept(listener: &Self::Listener) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
 }

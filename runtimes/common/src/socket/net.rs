@@ -37,6 +37,15 @@ pub fn set_up_tcp(socket: SockRef<'_>) -> io::Result<()> {
     socket.set_tcp_keepalive(&keep_alive)
 }
 
+/// [Sets up](set_up_tcp) a connection that a listener has accepted.
+///
+/// # Errors
+/// The operating system refused: some do where the peer has reset the connection. The kind is
+/// [`ConnectionAborted`](io::ErrorKind::ConnectionAborted), which tells it from an error of the listening socket.
+pub fn set_up_accepted_tcp(socket: SockRef<'_>) -> io::Result<()> {
+    set_up_tcp(socket).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
+}
+
 /// The longest datagram that [`exchange_datagram`](crate::Runtime::exchange_datagram) receives.
 pub const MAX_DATAGRAM: usize = 4_096;
 
@@ -151,5 +160,20 @@ where
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             ended => ended,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_accepted_connection_that_cannot_be_set_up_is_no_error_of_the_listening_socket() {
+        let no_tcp_socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let refused = set_up_tcp(SockRef::from(&no_tcp_socket)).unwrap_err();
+
+        let error = set_up_accepted_tcp(SockRef::from(&no_tcp_socket)).unwrap_err();
+
+        assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::ConnectionAborted, refused.to_string()));
     }
 }

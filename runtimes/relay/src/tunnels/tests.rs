@@ -310,6 +310,24 @@ fn a_socket_that_held_for_long_is_replaced_at_once_x_126() {
 }
 
 #[test]
+fn the_only_socket_that_held_for_long_ends_the_pauses_from_before_it_x_126() {
+    let mut world = World::new(&Limits::default(), 1);
+    let first = world.dialled.pop().unwrap();
+    world.end(first, SocketEnd::Failed);
+    world.pass(Duration::from_secs(1));
+    world.park_all();
+    let [socket] = world.parked()[..] else { panic!("one is parked") };
+    assert!(world.tunnels.backoff.is_on());
+
+    // Nothing else is due meanwhile.
+    world.now = world.now + PROVEN_AFTER;
+    assert!(world.tunnels.poll_timeout().is_none_or(|at| at > world.now));
+    world.end(socket, SocketEnd::Failed);
+
+    assert!(!world.tunnels.backoff.is_on());
+}
+
+#[test]
 fn nothing_is_dialled_before_a_refusal_allows_it_x_126() {
     let mut world = World::new(&Limits::default(), 1);
     let socket = world.dialled.pop().unwrap();
