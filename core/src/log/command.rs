@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::string::ToString;
 
-use super::{Fields, LogRecord, LogValue, MaxDocumentLength, address_text, extended_json};
+use super::{Fields, LogRecord, LogValue, MaxDocumentLength, address_text};
 use crate::address::ServerAddress;
 use crate::server::{CommandEvent, SentCommand};
 
@@ -21,7 +21,7 @@ impl LogRecord {
         let unstructured = match event {
             CommandEvent::CommandStarted { document, .. } => {
                 record.message("Command started");
-                let document = most.cut(extended_json(document));
+                let document = most.extended_json(document);
                 let unstructured =
                     format!("Command \"{name}\" started on database {:?} {on}. Command: {document}", sent.database);
                 record.text("command", document);
@@ -30,7 +30,7 @@ impl LogRecord {
             CommandEvent::CommandSucceeded { duration, reply, .. } => {
                 record.message("Command succeeded");
                 let millis = record.duration(*duration);
-                let reply = most.cut(extended_json(reply));
+                let reply = most.extended_json(reply);
                 let unstructured = format!(
                     "Command \"{name}\" succeeded on database {:?} in {millis} ms {on}. Command reply: {reply}",
                     sent.database

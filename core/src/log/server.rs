@@ -61,7 +61,7 @@ impl LogRecord {
                 let (mut record, on) =
                     heartbeat("Server heartbeat succeeded", topology, address, *connection, *awaited);
                 let took = took(&mut record, *duration);
-                let reply = most.cut(reply_text(reply));
+                let reply = reply_text(reply, most);
                 let unstructured = alloc::format!("Heartbeat succeeded {took} for {on}. Reply: {reply}");
                 record.text("reply", reply);
                 (record, unstructured)
@@ -119,13 +119,13 @@ fn took(record: &mut Fields, duration: Duration) -> String {
 }
 
 #[cfg(feature = "wire")]
-fn reply_text(reply: &[u8]) -> String {
-    bson::RawDocument::from_bytes(reply).map(super::extended_json).unwrap_or_default()
+fn reply_text(reply: &[u8], most: MaxDocumentLength) -> String {
+    bson::RawDocument::from_bytes(reply).map(|reply| most.extended_json(reply)).unwrap_or_default()
 }
 
 /// Without these features there is no monitor that could have got a reply.
 #[cfg(not(feature = "wire"))]
-fn reply_text(_: &[u8]) -> String {
+fn reply_text(_: &[u8], _: MaxDocumentLength) -> String {
     String::new()
 }
 

@@ -12,6 +12,7 @@ use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, cstr};
 use crate::connection::Command;
 use crate::pool::{Cause, ConnectionId};
 use crate::service_id::ServiceId;
+use crate::wire::document::command_name;
 use crate::wire::{Field, ServerError};
 
 /// Commands whose documents and replies may hold secrets (LOG-15).
@@ -92,9 +93,8 @@ impl SentCommand {
         server_connection_id: Option<i64>,
         service_id: Option<ServiceId>,
     ) -> Self {
-        let name = name(command.body);
         Self {
-            name: name.to_owned(),
+            name: command_name(command.body).unwrap_or_default().to_owned(),
             database: command.database.to_owned(),
             request_id: 0,
             operation_id,
@@ -173,14 +173,11 @@ impl CommandEvent {
 
 /// Whether a command's document, its reply or its error may hold a secret (LOG-15).
 pub fn is_sensitive(body: &RawDocument) -> bool {
-    let name = name(body);
+    // Without its value, which need not be readable.
+    let name = command_name(body).unwrap_or_default();
     let is_one_of = |names: &[&str]| names.iter().any(|own| own.eq_ignore_ascii_case(name));
-    let speculates = || body.get("speculativeAuthenticate").is_ok_and(|field| field.is_some());
+    let speculates = || body.get("speculativeAuthenticate").map_or(true, |field| field.is_some());
     is_one_of(&SENSITIVE) || is_one_of(&HELLOS) && speculates()
-}
-
-fn name(body: &RawDocument) -> &str {
-    body.iter().next().and_then(Result::ok).map_or("", |(name, _)| name.as_str())
 }
 
 #[cfg(test)]
@@ -196,6 +193,12 @@ mod tests {
 
     fn sent(body: &RawDocument) -> SentCommand {
         SentCommand::new(&Command::new("db", body), None, serde_json::from_str("1").unwrap(), None, None)
+    }
+
+    /// The document, with a byte that is not UTF-8 in place of each `~`.
+    fn not_utf8(document: RawDocumentBuf) -> RawDocumentBuf {
+        let bytes = document.into_bytes().into_iter().map(|byte| if byte == b'~' { 0xff } else { byte }).collect();
+        RawDocumentBuf::from_bytes(bytes).unwrap()
     }
 
     #[test]
@@ -233,6 +236,8 @@ mod tests {
             rawdoc! { "saslStart": 1, "payload": "x" },
             rawdoc! { "CREATEUSER": "u", "pwd": "x" },
             rawdoc! { "hello": 1, "speculativeAuthenticate": { "saslStart": 1 } },
+            not_utf8(rawdoc! { "createUser": "~", "pwd": "x" }),
+            not_utf8(rawdoc! { "hello": 1, "speculativeAuthenticate": "~" }),
         ] {
             assert_eq!(sent(&body).document(&Command::new("db", &body), None), rawdoc! {}, "{body:?}");
             assert_eq!(sent(&body).reply(&rawdoc! { "payload": "x" }), rawdoc! {});

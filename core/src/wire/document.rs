@@ -4,7 +4,8 @@
 //! known. The pass descends without recursion: it keeps the ends of the documents around the current one in an array,
 //! whose size is also the depth allowed, so no input can exhaust the stack. Afterwards iterating over the document
 //! cannot fail. Whether a string is UTF-8 is left to the reader of a value, because servers have cut error messages in the
-//! middle of a character; [`validate_utf8`] checks that, too, for who decides by what a document contains.
+//! middle of a character; and whether a binary of the old subtype 2 repeats its length, because servers store it as it comes.
+//! [`validate_utf8`] checks both, too, for who decides by what a document contains.
 
 use alloc::vec::Vec;
 
@@ -110,12 +111,13 @@ pub fn validate(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
     check::<false>(bytes)
 }
 
-/// Like [`validate`], and every string at every depth has to be UTF-8: reading any value of the document cannot fail.
+/// Like [`validate`], and every string at every depth has to be UTF-8, and every old binary to repeat its length: reading any value
+/// of the document cannot fail.
 pub fn validate_utf8(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
     check::<true>(bytes)
 }
 
-/// Checks a document, its strings included if `UTF8` is set.
+/// Checks a document; if `UTF8` is set, its strings and its old binaries, too.
 pub(super) fn check<const UTF8: bool>(bytes: &[u8]) -> Result<&RawDocument, DocumentError> {
     let announced = bytes.first_chunk().map(|length| i32::from_le_bytes(*length));
     let mismatch = DocumentError::LengthMismatch { announced, found: bytes.len() };
@@ -352,7 +354,7 @@ fn value<const UTF8: bool>(tag: u8, rest: &[u8], at: usize) -> Result<Value, Doc
         0x0c => plain(string::<UTF8>(rest, at)? + 12),
         // Document, array.
         0x03 | 0x04 => Ok(Value::Nested { before: 0, length: length(rest, at, 0, MIN_LENGTH)? }),
-        0x05 => binary(rest, at),
+        0x05 => binary::<UTF8>(rest, at),
         0x08 => match rest.first() {
             Some(0 | 1) => Ok(Value::Plain(1)),
             Some(found) => Err(DocumentError::NotBoolean { at, found: *found }),
@@ -388,10 +390,10 @@ fn string<const UTF8: bool>(rest: &[u8], at: usize) -> Result<usize, DocumentErr
     }
 }
 
-fn binary(rest: &[u8], at: usize) -> Result<Value, DocumentError> {
+fn binary<const UTF8: bool>(rest: &[u8], at: usize) -> Result<Value, DocumentError> {
     let content = length(rest, at, 5, 0)?;
-    // The old subtype 2 repeats its length.
-    if rest[4] == 2 {
+    // The old subtype 2 repeats its length. What follows it is found without that.
+    if UTF8 && rest[4] == 2 {
         let inner = length(&rest[5..5 + content], at + 5, 4, 0)?;
         if inner + 4 != content {
             return Err(DocumentError::EndsEarly { at: at + 9 + inner });

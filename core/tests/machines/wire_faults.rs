@@ -212,6 +212,28 @@ fn a_string_that_is_not_utf8_is_a_fault_where_strings_are_checked() {
 }
 
 #[test]
+fn an_old_binary_that_repeats_another_length_is_a_fault_where_values_are_checked() {
+    /// Its length, the old subtype 2, and its content, which begins with the length of the rest.
+    fn old(content: &[&[u8]]) -> RawDocumentBuf {
+        let content = content.concat();
+        let length = i32::try_from(content.len()).unwrap();
+        one_field(0x05, &[&length.to_le_bytes()[..], &[2], &content[..]].concat())
+    }
+    let wrong = [-1_i32, 0, 2, i32::MAX].map(|length| old(&[&length.to_le_bytes(), &[7]]));
+    for binary in wrong.into_iter().chain([old(&[&[1, 0]])]) {
+        for document in [one_field(0x03, binary.as_bytes()), binary] {
+            assert!(validate(document.as_bytes()).is_ok(), "{document:?}");
+            assert!(validate_utf8(document.as_bytes()).is_err(), "{document:?}");
+            let message = op_msg(0, &[&[0], document.as_bytes()]);
+            assert!(Decoder::of_replies().decode(&message, &LIMITS).is_ok(), "{document:?}");
+            assert!(Message::decode_utf8(&message, &LIMITS).is_err(), "{document:?}");
+        }
+    }
+    let right = old(&[&1_i32.to_le_bytes(), &[7]]);
+    assert!(validate_utf8(right.as_bytes()).is_ok());
+}
+
+#[test]
 fn strings_are_checked_in_the_body_the_sequences_and_a_query() {
     let wrong = one_field(0x02, b"\x02\0\0\0\xff\0");
     let in_body = op_msg(0, &[&[0], wrong.as_bytes()]);

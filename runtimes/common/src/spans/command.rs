@@ -95,7 +95,7 @@ impl Spans {
                 shown.append(name, value);
             }
         }
-        Some(most.cut(extended_json(&shown)))
+        Some(most.extended_json(&shown))
     }
 }
 

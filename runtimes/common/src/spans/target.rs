@@ -20,7 +20,7 @@ impl<'c> Target<'c> {
             .and_then(Result::ok)
             .map_or(("", RawBsonRef::Null), |(name, value)| (name.as_str(), value));
         // The value of a getMore is its cursor, that of some others the name of a user or a role.
-        let is_of_user = command.ends_with("User") || command.ends_with("Role");
+        let is_of_user = ["User", "Role", "usersInfo", "rolesInfo"].iter().any(|end| command.ends_with(end));
         let collection = value.as_str().or_else(|| body.get_str("collection").ok());
         Self { command, database, collection: collection.filter(|_| database != "admin" && !is_of_user) }
     }
@@ -63,6 +63,7 @@ mod tests {
         assert_eq!(summary(&rawdoc! { "commitTransaction": 1 }, "admin"), "commitTransaction admin");
         assert_eq!(summary(&rawdoc! { "find": "system.users" }, "admin"), "find admin");
         assert_eq!(summary(&rawdoc! { "createUser": "app" }, "shop"), "createUser shop");
+        assert_eq!(summary(&rawdoc! { "usersInfo": "app" }, "shop"), "usersInfo shop");
         assert_eq!(summary(&rawdoc! {}, "shop"), " shop");
     }
 
