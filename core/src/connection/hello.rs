@@ -5,7 +5,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use bson::spec::BinarySubtype;
-use bson::{RawArrayBuf, RawBinaryRef, RawBson, RawDocument, RawDocumentBuf};
+use bson::{RawArrayBuf, RawBinaryRef, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use zeroize::Zeroize;
 
 use super::ConnectionOptions;
 use super::auth::{Authentication, First, Payload};
@@ -115,7 +116,9 @@ pub(super) fn command(
         }
     }
     if let Some(speculative) = speculative {
-        hello.append(bson::cstr!("speculativeAuthenticate"), speculative);
+        hello.append(bson::cstr!("speculativeAuthenticate"), RawBsonRef::Document(&speculative));
+        // It has an access token in it, as the hello does, which is overwritten when it is sent.
+        speculative.into_bytes().zeroize();
     }
     hello
 }

@@ -30,6 +30,7 @@ use cmap_core::wire::{CommandReply, WriteFailure};
 pub use self::check_out::CheckOut;
 use self::command_telling::CommandTelling;
 pub use self::pinned::PinnedConnection;
+use self::reauthentication::Time;
 pub(crate) use self::unread_cursor::kill_command;
 use crate::document::{IntoCommand, IntoRequest, Reply, Request};
 use crate::driver::{Delivery, Driver};
@@ -275,12 +276,7 @@ impl<R: Runtime> Connection<R> {
         limit: Option<TimeLimit>,
         operation: Option<u64>,
     ) -> Result<Reply<'_>, CommandError> {
-        let limited = command_limit::apply(limit, command, || self.driver.min_round_trip_time(self.handle));
-        let ran = match limited {
-            Ok(command) => self.run_as_it_is(&command, limit, operation).await,
-            Err(kind) => Err(kind),
-        };
-        match ran {
+        match self.run_as_it_is(command, limit, operation).await {
             Ok(()) => self.reply(),
             Err(kind) => Err(self.failed(kind)),
         }
@@ -298,43 +294,47 @@ impl<R: Runtime> Connection<R> {
     }
 
     async fn run(&mut self, command: &Command<'_>, limit: Option<TimeLimit>) -> Result<(), CommandErrorKind> {
-        let mut command = command_limit::apply(limit, command, || self.driver.min_round_trip_time(self.handle))?;
         let reads = ReadsBy::of_connection(self.selector.as_deref());
         let defaults = self.driver.settings.command_defaults.as_ref();
         if defaults.is_none() && reads == ReadsBy::Client {
-            return self.run_as_it_is(&command, limit, None).await;
+            return self.run_as_it_is(command, limit, None).await;
         }
         let has_limit = limit.is_some_and(TimeLimit::is_of_operation);
         let along = Along { reads, defaults, has_limit, ..Along::default() };
-        let composed = compose(&command, &Outline::of(&command), self.peer(), &along);
+        let composed = compose(command, &Outline::of(command), self.peer(), &along);
         let mut places = PLACES;
+        let mut command = *command;
         command.fields = composed.fields(&mut places);
         self.run_as_it_is(&command, limit, None).await
     }
 
-    /// Runs a command, and once more if its server wants another login first (OIDC-1).
+    /// Runs a command, and once more if its server wants another login first (OIDC-1). All of that has one limit.
     async fn run_as_it_is(
         &mut self,
         command: &Command<'_>,
         limit: Option<TimeLimit>,
         operation: Option<u64>,
     ) -> Result<(), CommandErrorKind> {
+        // Without a limit nothing has to know the time.
+        let time = limit.map(|limit| Time { limit, began: self.driver.clock.now() });
         match self.run_once(command, limit, operation).await {
             Err(CommandErrorKind::Server(refusal))
                 if reauthentication::is_asked_for(&refusal) && self.stage == Stage::BetweenCommands =>
             {
-                Box::pin(self.run_after_login(refusal, command, limit, operation)).await
+                Box::pin(self.run_after_login(refusal, command, time, operation)).await
             }
             ended => ended,
         }
     }
 
+    /// Runs a command that has no `maxTimeMS` yet, unless its caller has set it.
     async fn run_once(
         &mut self,
         command: &Command<'_>,
         limit: Option<TimeLimit>,
         operation: Option<u64>,
     ) -> Result<(), CommandErrorKind> {
+        let command = &command_limit::apply(limit, command, || self.driver.min_round_trip_time(self.handle))?;
         let Some(socket) = self.socket.as_mut() else { return Err(CommandErrorKind::NotSent(NotSent::Errored)) };
         match self.stage {
             Stage::BetweenCommands => {}

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 use cmap_core::connection::auth::AccessToken;
 use cmap_core::connection::{Command, CommandError as NotSent, EstablishError, Fault, Phase, SaslLogin, SaslProgress};
+use cmap_core::time::Instant;
 use cmap_core::wire::ServerError;
 use zeroize::Zeroize;
 
@@ -19,6 +20,19 @@ use crate::time::TimeLimit;
 
 /// The code by which a server asks for another login.
 const REAUTHENTICATION_REQUIRED: i32 = 391;
+
+/// The limit of a command, and when it began.
+#[derive(Clone, Copy)]
+pub(super) struct Time {
+    pub(super) limit: TimeLimit,
+    pub(super) began: Instant,
+}
+
+/// A command with a secret in it, which is overwritten when it is dropped.
+struct SecretCommand(RawDocumentBuf);
+
+/// A connection on which a command of a login runs. What was to be sent is overwritten when this is dropped.
+struct LoggingIn<'c, R: Runtime>(&'c mut Connection<R>);
 
 /// Whether a server has refused a command since it wants another login.
 pub(super) fn is_asked_for(error: &ServerError) -> bool {
@@ -35,19 +49,42 @@ impl<R: Runtime> Connection<R> {
         &mut self,
         refusal: Box<ServerError>,
         command: &Command<'_>,
-        limit: Option<TimeLimit>,
+        time: Option<Time>,
         operation: Option<u64>,
     ) -> Result<(), CommandErrorKind> {
-        let clock = self.driver.clock.clone();
-        let began = clock.now();
         let Some(options) = self.driver.login_of(self.handle) else { return Err(CommandErrorKind::Server(refusal)) };
-        let login = random(clock.runtime()).and_then(|random| SaslLogin::begin(&options, &random));
+        let login = random(self.driver.clock.runtime()).and_then(|random| SaslLogin::begin(&options, &random));
         let Some(login) = login.map_err(failed)? else { return Err(CommandErrorKind::Server(refusal)) };
+        self.left_for_more(time)?;
         let tokens = self.driver.settings.tokens.of(&options);
         self.stage = Stage::UnderWay;
-        self.log_in(login, tokens.as_ref(), limit).await?;
-        let took = clock.now().saturating_since(began);
-        self.run_once(command, limit.map(|limit| limit.after(took)), operation).await
+        // A login that is given up has made no cursor: its connection is closed.
+        let duty = self.socket.as_mut().and_then(|socket| socket.cursor_duty.take());
+        self.log_in(login, tokens.as_ref(), time).await?;
+        if let Some(socket) = &mut self.socket {
+            socket.cursor_duty = duty;
+        }
+        let left = self.left_for_more(time)?;
+        self.run_once(command, left, operation).await
+    }
+
+    /// What is left for the next step.
+    fn left(&self, time: Option<Time>) -> Option<TimeLimit> {
+        time.map(|Time { limit, began }| limit.after(self.driver.clock.now().saturating_since(began)))
+    }
+
+    /// What is left, where the connection can still be used as it is.
+    ///
+    /// # Errors
+    /// Nothing is (CSOT-10).
+    fn left_for_more(&self, time: Option<Time>) -> Result<Option<TimeLimit>, CommandErrorKind> {
+        match self.left(time) {
+            Some(left) if left.duration().is_zero() => {
+                let round_trip = self.driver.min_round_trip_time(self.handle);
+                Err(CommandErrorKind::NoTimeLeft { left, round_trip })
+            }
+            left => Ok(left),
+        }
     }
 
     /// Until it succeeds, the connection is in the middle of something.
@@ -55,7 +92,7 @@ impl<R: Runtime> Connection<R> {
         &mut self,
         mut login: SaslLogin,
         tokens: Option<&Arc<TokenCache>>,
-        limit: Option<TimeLimit>,
+        time: Option<Time>,
     ) -> Result<(), CommandErrorKind> {
         let mut used = self.socket.as_mut().and_then(|socket| socket.token.take());
         let mut progress = login.start().map_err(failed)?;
@@ -66,12 +103,13 @@ impl<R: Runtime> Connection<R> {
                     let Some(tokens) = tokens else { return Err(failed(nowhere())) };
                     // The server has refused it, or does not take it any more (OIDC-4).
                     used.iter().for_each(|token| tokens.invalidate(token));
-                    let token = self.fetch_token(tokens, limit).await?;
+                    let token = self.fetch_token(tokens, self.left(time)).await?;
                     used = Some(token.secret().clone());
                     login.handle_token(&token)
                 }
                 SaslProgress::Send(command) => {
-                    let reply = self.run_login_command(login.source(), command, limit).await?;
+                    let command = SecretCommand(command);
+                    let reply = self.run_login_command(login.source(), &command, self.left(time)).await?;
                     login.handle_reply(&reply)
                 }
             };
@@ -87,20 +125,21 @@ impl<R: Runtime> Connection<R> {
     async fn run_login_command(
         &mut self,
         source: &str,
-        command: RawDocumentBuf,
+        SecretCommand(command): &SecretCommand,
         limit: Option<TimeLimit>,
     ) -> Result<RawDocumentBuf, CommandErrorKind> {
         let broken = || CommandErrorKind::NotSent(NotSent::Errored);
-        let sent = Command::new(source, &command);
-        let prepared = self.socket.as_mut().ok_or_else(broken)?.prepare(&sent, &self.driver.buffers);
+        let sent = Command::new(source, command);
+        let logging_in = LoggingIn(self);
+        let connection = &mut *logging_in.0;
+        let prepared = connection.socket.as_mut().ok_or_else(broken)?.prepare(&sent, &connection.driver.buffers);
         let ran = match prepared {
-            Ok(()) => self.carry_out(&sent, limit).await,
+            Ok(()) => connection.carry_out(&sent, limit).await,
             Err(error) => Err(error),
         };
+        drop(logging_in);
         self.stage = Stage::UnderWay;
-        command.into_bytes().zeroize();
         let socket = self.socket.as_mut().ok_or_else(broken)?;
-        socket.wipe_output();
         match ran {
             Ok(()) | Err(CommandErrorKind::Server(_)) => Ok(socket.reply()?.to_owned()),
             //
@@ -132,6 +171,20 @@ impl<R: Runtime> Connection<R> {
         };
         limited(&self.driver, &address, &abort, limit, fetching).await?;
         fetched.unwrap_or_else(|| Err(nowhere())).map_err(failed)
+    }
+}
+
+impl Drop for SecretCommand {
+    fn drop(&mut self) {
+        std::mem::take(&mut self.0).into_bytes().zeroize();
+    }
+}
+
+impl<R: Runtime> Drop for LoggingIn<'_, R> {
+    fn drop(&mut self) {
+        if let Some(socket) = &mut self.0.socket {
+            socket.wipe_output();
+        }
     }
 }
 

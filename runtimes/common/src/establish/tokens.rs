@@ -72,12 +72,19 @@ impl Tokens {
             return None;
         }
         let source = self.source_of(credential)?;
-        let user = (credential.username.clone(), credential.token_environment());
         let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
-        let cache = caches.entry(user).or_insert_with(|| {
+        let cache = caches.entry(user_of(credential)).or_insert_with(|| {
             Arc::new(TokenCache { source, username: credential.username.clone(), state: Mutex::default() })
         });
         Some(Arc::clone(cache))
+    }
+
+    /// Forgets the tokens of users who have none of these credentials.
+    pub(crate) fn retain<'c>(&self, credentials: impl Iterator<Item = &'c Credential>) {
+        let with_token = credentials.filter(|credential| credential.mechanism == Some(Mechanism::MongoDbOidc));
+        let users: Vec<User> = with_token.map(user_of).collect();
+        let mut caches = self.caches.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.retain(|user, _| users.contains(user));
     }
 
     fn source_of(&self, credential: &Credential) -> Option<TokenSource> {
@@ -176,6 +183,10 @@ impl Drop for Turn<'_> {
         };
         waiters.into_iter().for_each(Waker::wake);
     }
+}
+
+fn user_of(credential: &Credential) -> User {
+    (credential.username.clone(), credential.token_environment())
 }
 
 fn failed(fault: Fault, problem: &str) -> EstablishError {

@@ -19,8 +19,7 @@ use super::keys::{DeriveKey, DerivedKeys, KeyId};
 
 /// The derived keys of one client's connections, and the queue of the connections that wait for theirs.
 ///
-/// One key is enough for one user of one server. More are needed where several users share it, and while a server's
-/// salt changes.
+/// One key is enough for one user. A client may have many, and for a time each needs another one when the server's salt changes.
 #[derive(Debug)]
 pub struct KeyCache {
     /// In the order of use; the most recently used keys come last.
@@ -72,8 +71,8 @@ struct Running {
 }
 
 impl KeyCache {
-    /// Enough for the few users of one server.
-    pub const DEFAULT_CAPACITY: usize = 8;
+    /// A client may have as many users, who take turns. One user's keys take some hundred bytes.
+    pub const DEFAULT_CAPACITY: usize = 1024;
 
     /// An empty cache that keeps at most `capacity` keys, and at least one.
     pub fn new(capacity: usize) -> Self {

@@ -175,6 +175,20 @@ fn connections_with_the_same_salt_share_a_derivation() {
 }
 
 #[test]
+fn the_keys_of_many_users_are_kept() {
+    let (keys, bench) = (Arc::new(Keys::default()), Bench::default());
+    for number in 0..9 {
+        let mut connection = Connection::new(&keys, &bench, &format!("AAA{number}"), 4096);
+        assert!(connection.waits());
+        bench.next_job()();
+        assert!(connection.has_keys());
+    }
+
+    assert!(Connection::new(&keys, &bench, "AAA0", 4096).has_keys());
+    assert_eq!(bench.jobs(), 0);
+}
+
+#[test]
 fn a_connection_that_is_dropped_while_it_derives_leaves_the_keys_to_the_others() {
     let (keys, bench) = (Arc::new(Keys::default()), Bench::default());
     let [mut first, mut second] = [(); 2].map(|()| Connection::new(&keys, &bench, "AAAA", 4096));
