@@ -14,7 +14,8 @@ const RESUMABLE: &str = "ResumableChangeStreamError";
 /// Why a command of a change stream has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamFailure {
-    /// The connection was lost, no reply came in time, there was no connection, or the server of the cursor has left.
+    /// The connection was lost, a message broke the protocol, no reply came in time, there was no connection, or the server of the
+    /// cursor has left.
     Unreached,
     /// The server replied with an error.
     Server {
@@ -23,7 +24,7 @@ pub enum StreamFailure {
         /// Whether it has the label `ResumableChangeStreamError`.
         is_labelled: bool,
     },
-    /// In the client: it was closed, or it cannot read the reply.
+    /// In the client: it was closed, or the reply has no readable batch.
     Client,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Operations and plain connections have this from here; which command takes what is in the table of
 //! `connection/command_traits.rs`. A command is never changed, and what it says itself stays. Only a read concern of its own, in a
-//! session that is causally consistent, is replaced by the same one with `afterClusterTime`, and in a snapshot session by that of the
-//! snapshot. The commands of a transaction take the concerns and the preference from its first one.
+//! session that is causally consistent, is replaced by the same one with `afterClusterTime`, unless it names a time itself, and in a
+//! snapshot session by that of the snapshot. The commands of a transaction take the concerns and the preference from its first one.
 
 use alloc::borrow::ToOwned;
 use alloc::sync::Arc;
@@ -206,7 +206,8 @@ fn append_read_concern(composed: &mut Composed, outline: &Outline<'_>, server: P
     // A standalone has no cluster's time to wait for.
     let after = after.filter(|_| outline.takes(Addition::AfterClusterTime) && server.role != Role::Standalone);
     match (outline.read_concern, after) {
-        (Some(own), Some(after)) if own.get("afterClusterTime").is_ok_and(|field| field.is_none()) => {
+        // Servers refuse a read that names both times.
+        (Some(own), Some(after)) if lacks(own, "afterClusterTime") && lacks(own, "atClusterTime") => {
             composed.drop_read_concern(outline.body);
             composed.others().append(cstr!("readConcern"), with_time(own, after));
         }
@@ -250,6 +251,10 @@ fn read_preference(outline: &Outline<'_>, server: Peer, along: &Along<'_>) -> Op
     }
     let is_direct = is_named || along.defaults.is_some_and(CommandDefaults::is_direct);
     sent_read_preference(preference, server, is_direct)
+}
+
+fn lacks(concern: &RawDocument, name: &str) -> bool {
+    concern.get(name).is_ok_and(|field| field.is_none())
 }
 
 fn with_time(concern: &RawDocument, after: Timestamp) -> RawDocumentBuf {

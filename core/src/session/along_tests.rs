@@ -219,6 +219,18 @@ fn a_read_concern_of_the_command_s_own_gets_the_time_wherever_it_is() {
 }
 
 #[test]
+fn a_read_concern_that_names_its_time_gets_no_other() {
+    let causality = causal();
+    let along = Along { causality: Some(&causality), ..Along::default() };
+    let earlier = Timestamp { time: 5, increment: 1 };
+
+    for own in [rawdoc! { "level": "snapshot", "atClusterTime": earlier }, rawdoc! { "afterClusterTime": earlier }] {
+        let find = rawdoc! { "find": "c", "readConcern": own };
+        assert_eq!(sent(&Command::new("db", &find), server(Role::Member), &along), find);
+    }
+}
+
+#[test]
 fn a_snapshot_replaces_a_read_concern_wherever_it_is_ses_17() {
     let snapshot = Snapshot::new(Some(SEEN));
     let along = Along { snapshot: Some(&snapshot), ..Along::default() };

@@ -15,6 +15,12 @@ const READS: [&str; 3] = ["aggregate", "distinct", "find"];
 
 /// Refuses a read concern that the command, or this server, does not have.
 pub(super) fn check(request: &Request<'_>, is_member: bool) -> Result<(), CommandFailure> {
+    if let Some(concern) = request.arguments.document("readConcern")?
+        && concern.get("afterClusterTime").is_some()
+        && concern.get("atClusterTime").is_some()
+    {
+        return Err(fail(code::INVALID_OPTIONS, "Can not specify both afterClusterTime and atClusterTime"));
+    }
     match level(request)? {
         None | Some("local" | "available" | "majority" | "linearizable") => Ok(()),
         // A cursor reads from the snapshot that it was opened on, and sessions name it again.

@@ -76,7 +76,12 @@ async fn run_batches<R: Runtime, S>(
             Err(error) => match ended.answer {
                 Some(answer) => (answer, Some(error)),
                 // BW-14.
-                None => return Err(error.after(batches.into_result())),
+                None => {
+                    if let Some(known) = &ended.known_reply {
+                        batches.handle_reply(known);
+                    }
+                    return Err(error.after(batches.into_result()));
+                }
             },
         };
         first = first.or(failed);

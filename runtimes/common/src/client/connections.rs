@@ -40,7 +40,18 @@ impl<R: Runtime> Connections<R> {
         let sessions = Arc::new(Sessions::new(options.pool.load_balanced, seed));
         let (pauses, chores, policy) = (Arc::default(), Arc::default(), RetryPolicy::of_client(&options));
         let doomed = Doomed::default();
-        let context = Arc::new(Context { driver, sessions, pauses, chores, doomed, policy, timeout, has_timeout });
+        let context = Context {
+            driver,
+            sessions,
+            pauses,
+            chore_pauses: Arc::default(),
+            chores,
+            doomed,
+            policy,
+            timeout,
+            has_timeout,
+        };
+        let context = Arc::new(context);
         Self { context, options, warnings }
     }
 

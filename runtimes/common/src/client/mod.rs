@@ -184,6 +184,9 @@ impl<R: Runtime> Client<R> {
         context.pauses.close();
         let begun = context.chores.begun();
         let waits = context.chores.under_way() > 0 && !patience.is_zero();
+        if !waits {
+            context.chore_pauses.close();
+        }
         let mut last_words = if waits { None } else { LastWords::of(&context) };
         let closing = Closing(Arc::clone(&context.driver));
         if !waits && last_words.is_none() {
@@ -195,6 +198,7 @@ impl<R: Runtime> Client<R> {
             if waits {
                 // However it ends, nobody waits any longer.
                 let _ = driver.within(Some(patience), context.chores.ended(begun)).await;
+                context.chore_pauses.close();
                 last_words = LastWords::of(&context);
             }
             let waited = driver.clock.now().saturating_since(began_at);

@@ -114,14 +114,22 @@ impl<R: Runtime> Cursor<R> {
 
     /// Ends the cursor, also on the server, and waits for its answer: for as long as its operation had, ten seconds at most.
     pub async fn close(self) {
-        // A getMore under way is cut off, and its cursor ended where that is dropped.
-        self.reader.close(None, None).await;
+        self.end(None).await;
     }
 
     /// Ends the cursor as [`close`](Self::close), and waits within a [`Duration`](std::time::Duration) or before a
     /// [`Deadline`](crate::Deadline), ten seconds at most (CSOT-23).
     pub async fn close_within(self, limit: impl Into<Limit>) {
-        self.reader.close(None, Some(limit.into())).await;
+        self.end(Some(limit.into())).await;
+    }
+
+    async fn end(self, limit: Option<Limit>) {
+        let Self { reader, fetching } = self;
+        if let Some(fetching) = fetching {
+            // The cursor is with its getMore.
+            fetching.cut_off(reader.limit_of_close(limit)).await;
+        }
+        reader.close(None, limit).await;
     }
 
     /// What `read` makes of the next document; `None` at the end.

@@ -5,6 +5,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
 
 use super::server_cursor::{Fetched, Left};
 use crate::error::OperationError;
@@ -71,6 +72,25 @@ impl<R: Runtime> Fetching<R> {
         drop(state);
         drop(before);
         Err(self)
+    }
+
+    /// Cuts the getMore off, and waits for at most `limit` until its cursor has ended on the server.
+    pub(super) async fn cut_off(self, limit: Duration) {
+        let context = Arc::clone(&self.context);
+        let chores = &context.chores;
+        let before = *chores.begun().end();
+        drop(self);
+        let ended = async {
+            // The first chore may be a poll under way, which begins the second.
+            for _ in 0..2 {
+                let last = *chores.begun().end();
+                if last > before {
+                    chores.ended(before + 1..=last).await;
+                }
+            }
+        };
+        // However it ends, nobody waits any longer.
+        let _ = context.driver.within(Some(limit), ended).await;
     }
 }
 

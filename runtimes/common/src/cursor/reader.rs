@@ -1,6 +1,7 @@
 //! Reads a cursor: hands out the documents of its batch, and says which command fetches the next one. Its owner sends that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::RawDocument;
 use cmap_core::session::SessionId;
@@ -8,7 +9,8 @@ use cmap_core::session::SessionId;
 use super::batch::Batch;
 use super::change_stream::{Aggregate, Stream};
 use super::opening::Opening;
-use super::server_cursor::{Fetched, Left, ServerCursor};
+use super::options::CursorTime;
+use super::server_cursor::{Fetched, Left, PATIENCE, ServerCursor};
 use crate::error::{CursorError, OperationError};
 use crate::operation::{Context, SessionOf};
 use crate::runtime::Runtime;
@@ -20,11 +22,14 @@ pub(super) struct Reader<R: Runtime> {
     pub(super) context: Arc<Context<R>>,
     /// The session that the cursor is bound to: a user's own, or that of the bulkWrite whose results it has.
     of_user: Option<SessionId>,
+    time: CursorTime,
     batch: Batch,
     /// `None` during a getMore, which may have been dropped.
     left: Option<Left<R>>,
     /// The time of the iteration that has begun.
     budget: Option<Budget>,
+    /// Whether the last command has a limit of time. Its iteration may have been dropped.
+    is_limited: bool,
     /// Whether the iteration has got a batch by a getMore, or none by the second.
     has_asked: bool,
     reopening: Reopening,
@@ -63,9 +68,18 @@ pub(super) enum Fetch<R: Runtime> {
 
 impl<R: Runtime> Reader<R> {
     pub(super) fn new(opening: &Opening<R>, batch: Batch, left: Left<R>) -> Self {
-        let (context, of_user) = (Arc::clone(&opening.context), opening.of_user);
-        let (left, reopening) = (Some(left), Reopening::NotNeeded);
-        Self { context, of_user, batch, left, budget: None, has_asked: false, reopening, stream: None }
+        Self {
+            context: Arc::clone(&opening.context),
+            of_user: opening.of_user,
+            time: opening.time,
+            batch,
+            left: Some(left),
+            budget: None,
+            is_limited: false,
+            has_asked: false,
+            reopening: Reopening::NotNeeded,
+            stream: None,
+        }
     }
 
     /// Opens a change stream.
@@ -128,6 +142,7 @@ impl<R: Runtime> Reader<R> {
             (Some(Left::Open(cursor)), Some(_)) if cursor.is_out_of_reach() => cursor.leave(),
             (Some(Left::Open(cursor)), _) => {
                 let budget = *self.budget.get_or_insert_with(|| cursor.opening.time.iteration(&self.context));
+                self.is_limited = budget.until.is_some();
                 return Ok(Some(Fetch::GetMore { cursor, budget, again: self.has_asked }));
             }
             (Some(Left::Interrupted(borrowed)), Some(_)) => borrowed,
@@ -141,7 +156,7 @@ impl<R: Runtime> Reader<R> {
         };
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let budget = *self.budget.get_or_insert_with(|| stream.opening().time.iteration(&self.context));
-        self.reopening = Reopening::UnderWay;
+        (self.is_limited, self.reopening) = (budget.until.is_some(), Reopening::UnderWay);
         Ok(Some(Fetch::Resume(Box::new(stream.resume(borrowed, budget)))))
     }
 
@@ -174,8 +189,7 @@ impl<R: Runtime> Reader<R> {
                 Err(error)
             }
             (Err(error), Some(stream)) => {
-                let is_limited = self.budget.is_some_and(|budget| budget.until.is_some());
-                let (reported, left) = stream.handle_error(error, left, is_limited);
+                let (reported, left) = stream.handle_error(error, left, self.is_limited);
                 self.left = Some(left);
                 self.has_asked |= self.reopening == Reopening::Done;
                 reported.map_or(Ok(()), Err)
@@ -201,6 +215,13 @@ impl<R: Runtime> Reader<R> {
             None => self.stream.is_some(),
         };
         self.batch.is_empty() && !goes_on
+    }
+
+    /// How long the end of the cursor may take: its operation's limit, or this one.
+    pub(super) fn limit_of_close(&self, limit: Option<Limit>) -> Duration {
+        let mut time = self.time;
+        time.set_limit(limit);
+        time.refreshed(&self.context, PATIENCE).0
     }
 
     /// Ends the cursor on the server, if it is open there: within its operation's limit, or this one.

@@ -126,6 +126,8 @@ pub(super) async fn kill<R: Runtime>(
     let command = kill_command(&namespace.collection, ids, namespace.of_user);
     let selector = ServerSelector::Pinned(Arc::clone(server));
     let operation = Operation::new(context, (namespace.database.as_str(), command)).on(selector).once();
+    // The user of a session waits; without one it goes on in the background.
+    let operation = if matches!(session, SessionOf::Implicit(_)) { operation.into_chore() } else { operation };
     let budget = Some(Budget { is_told, ..context.budget(Some(Limit::Within(limit))) });
     operation.carry_out(Means { session, connection, budget, makes_cursor: false }).await
 }

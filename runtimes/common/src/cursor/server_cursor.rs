@@ -22,7 +22,7 @@ use crate::session::{Borrowed, Session};
 use crate::time::Budget;
 
 /// How long a killCursors may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long to wait after an empty batch, where the server does not.
 const REST: Duration = Duration::from_millis(500);

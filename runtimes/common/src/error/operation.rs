@@ -51,7 +51,7 @@ pub enum OperationErrorKind {
     /// A write concern has both `w: 0` and `j: true`; nothing was sent.
     #[error("the write concern asks for no reply (w: 0) and for the journal (j: true); remove one of them")]
     UnacknowledgedJournal,
-    /// The client was closed while the operation rested before its next attempt.
+    /// The client was closed while the operation rested before its next attempt; nothing had been sent.
     #[error("the client was closed before the operation was tried again")]
     Closed,
     /// The reply has no cursor, or the cursor cannot go on.
@@ -149,10 +149,9 @@ impl OperationError {
         Self::new((OperationErrorKind::ConnectionOfSession, Labels::default()), 0, GiveUp::NotRetryable)
     }
 
-    /// The error before an attempt that was refused.
-    pub(crate) fn of_refused(earlier: Option<(OperationErrorKind, Labels)>, retry: &Retry) -> Self {
+    /// The error before an attempt that did not take place: it was refused, or the client was closed.
+    pub(crate) fn of_earlier(earlier: Option<(OperationErrorKind, Labels)>, retry: &Retry) -> Self {
         let error = earlier.unwrap_or((OperationErrorKind::NoSessions, Labels::default()));
-        // The attempt did not take place.
         Self::new(error, retry.retries().saturating_sub(1), GiveUp::NotRetryable)
     }
 

@@ -56,6 +56,8 @@ pub(super) struct Attempt<'o, R: Runtime> {
     pub(super) batch: Option<Batch<'o>>,
     /// What the server answered to the last attempt at a batch, if that failed in part.
     pub(super) answer: Option<Answer<R>>,
+    /// What the server answered to the latest attempt before that which failed in part.
+    pub(super) known_reply: Option<Reply<'static>>,
     /// The operation's own number (RTY-13).
     pub(super) number: u64,
     /// That of the first attempt, for all of them (RTY-7).
@@ -184,13 +186,20 @@ impl<R: Runtime> Attempt<'_, R> {
         Ok(())
     }
 
-    /// The labels of a failure, with those of the transaction that it is part of; another server may be needed then (PIN-5).
-    pub(super) fn label(&mut self, failure: &Failure, labels: Labels) -> Labels {
-        let (Some(part), SessionOf::Explicit(session)) = (self.part, &mut self.session) else { return labels };
-        let labels = part.labels(failure, labels);
+    /// The labels of a failure, with those of the transaction that it is part of.
+    pub(super) fn labels(&self, failure: &Failure, labels: Labels) -> Labels {
+        self.part.map_or(labels, |part| part.labels(failure, labels))
+    }
+
+    /// An attempt has failed: its transaction may need another server from here on (PIN-5). A command within the transaction is tried
+    /// again at the same server (PIN-4): it lifts the pin only once it `is_over`.
+    pub(super) fn unpin_after(&mut self, failure: &Failure, labels: Labels, is_over: bool) {
+        let (Some(part), SessionOf::Explicit(session)) = (self.part, &mut self.session) else { return };
+        if part == TransactionCommand::Operation && !is_over {
+            return;
+        }
         session.transaction.handle_failure(part, failure, labels);
         session.release_unpinned();
-        labels
     }
 
     /// The connection that a cursor keeps, or a transaction behind a load balancer (LB-13, LB-15).
@@ -232,6 +241,9 @@ impl<R: Runtime> Attempt<'_, R> {
             Numbering::Numbered => {
                 if self.transaction_number.is_none() {
                     self.transaction_number = self.borrowed().and_then(Borrowed::next_transaction_number);
+                    if let SessionOf::Explicit(session) = &mut self.session {
+                        session.handle_numbered_write();
+                    }
                 }
                 ControlFlow::Continue(self.transaction_number)
             }

@@ -17,7 +17,10 @@ use crate::time::{Budget, Limit};
 pub(crate) struct Context<R: Runtime> {
     pub(crate) driver: Arc<Driver<R>>,
     pub(crate) sessions: Arc<Sessions>,
+    /// Those of its users' operations.
     pub(crate) pauses: Arc<Pauses>,
+    /// Those of its own clean-up, which goes on for longer once it is closed.
+    pub(crate) chore_pauses: Arc<Pauses>,
     pub(crate) chores: Arc<Chores>,
     pub(crate) doomed: Doomed<R>,
     pub(crate) policy: RetryPolicy,

@@ -70,6 +70,8 @@ pub struct Operation<'a, R: Runtime, S = NoSession> {
     limit: Option<Limit>,
     session: Option<&'a mut Session<R>>,
     is_once: bool,
+    /// Whether the client runs it by itself, to end what was given up.
+    is_chore: bool,
     /// Whether it ends the session's transaction.
     ending: Option<TransactionCommand>,
     /// Who runs it.
@@ -131,6 +133,8 @@ pub(crate) struct Ended<R: Runtime> {
     pub(crate) connection: Option<Connection<R>>,
     /// What the server has answered to a batch that failed in part.
     pub(crate) answer: Option<Answer<R>>,
+    /// Without such an answer to the last attempt, what an earlier one was answered: that much was done.
+    pub(crate) known_reply: Option<Reply<'static>>,
 }
 
 /// The success of an operation.
@@ -152,6 +156,7 @@ impl<'a, R: Runtime> Operation<'a, R> {
             limit: None,
             session: None,
             is_once: false,
+            is_chore: false,
             ending: None,
             tag: Tag::default(),
             batch: None,
@@ -162,9 +167,9 @@ impl<'a, R: Runtime> Operation<'a, R> {
     /// Runs it in a session of the user's own, and as part of its transaction, if one was started. The server of a transaction is
     /// the primary, or the mongos of its first operation (TXN-3, PIN-4).
     pub fn in_session(self, session: &'a mut Session<R>) -> Operation<'a, R, InSession> {
-        let Self { context, selector, request, limit, session: _, is_once, ending, tag, batch, of: _ } = self;
+        let Self { context, selector, request, limit, session: _, is_once, is_chore, ending, tag, batch, of: _ } = self;
         let session = Some(session);
-        Operation { context, selector, request, limit, session, is_once, ending, tag, batch, of: PhantomData }
+        Operation { context, selector, request, limit, session, is_once, is_chore, ending, tag, batch, of: PhantomData }
     }
 }
 
@@ -178,6 +183,7 @@ impl<'a, R: Runtime> Operation<'a, R, InSession> {
             limit: None,
             session: Some(session),
             is_once: false,
+            is_chore: false,
             ending: None,
             tag: Tag::default(),
             batch: None,
@@ -239,6 +245,12 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
     /// Does not repeat it after errors. Refusals by an overloaded server are repeated as ever (BP-9).
     pub fn once(mut self) -> Self {
         self.is_once = true;
+        self
+    }
+
+    /// Nobody waits for it but a client that is closed: it goes on meanwhile.
+    pub(crate) fn into_chore(mut self) -> Self {
+        self.is_chore = true;
         self
     }
 
@@ -321,6 +333,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             limit: self.limit,
             session: None,
             is_once: self.is_once,
+            is_chore: self.is_chore,
             ending: None,
             tag: self.tag,
             batch: Some(batch),
@@ -373,7 +386,7 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
 
     /// Carries it out with these means.
     pub(crate) async fn carry_out(self, mut means: Means<'_, R>) -> Ended<R> {
-        let Self { context, selector, request, limit, session: _, is_once, ending, tag, batch, of: _ } = self;
+        let Self { context, selector, request, limit, session: _, is_once, is_chore, ending, tag, batch, of: _ } = self;
         let (driver, sessions) = (&context.driver, &context.sessions);
         let request = match request {
             Ok(request) => request,
@@ -453,16 +466,19 @@ impl<'a, R: Runtime, S> Operation<'a, R, S> {
             pinned: means.connection,
             batch,
             answer: None,
+            known_reply: None,
             number,
             transaction_number: None,
             named: driver.tells_selections().then(|| named(command.body, number)),
         };
-        let result = attempt.make_all(&mut retry, &context.pauses).await;
+        let pauses = if is_chore { &context.chore_pauses } else { &context.pauses };
+        let result = attempt.make_all(&mut retry, pauses).await;
         let borrowed = match attempt.session {
             SessionOf::Implicit(borrowed) => borrowed,
             SessionOf::Explicit(_) => None,
         };
-        Ended { result, borrowed, connection: attempt.pinned, answer: attempt.answer }
+        let Attempt { pinned: connection, answer, known_reply, .. } = attempt;
+        Ended { result, borrowed, connection, answer, known_reply }
     }
 }
 
@@ -506,7 +522,7 @@ impl<R: Runtime> Ended<R> {
             SessionOf::Implicit(borrowed) => borrowed,
             SessionOf::Explicit(_) => None,
         };
-        Self { result: Err(error), borrowed, connection: means.connection, answer: None }
+        Self { result: Err(error), borrowed, connection: means.connection, answer: None, known_reply: None }
     }
 }
 
@@ -514,13 +530,13 @@ impl<R: Runtime> Attempt<'_, R> {
     /// Makes attempts until one succeeds, or no further one is allowed.
     async fn make_all(&mut self, retry: &mut Retry, pauses: &Pauses) -> Result<Answer<R>, OperationError> {
         let driver = self.driver;
-        let mut reported = None;
+        let (mut reported, mut was_sent) = (None, false);
         loop {
             let failed = match self.make(retry).await {
                 Attempted::Done(answer) => return Ok(answer),
                 Attempted::Failed(failed) => failed,
                 // The earlier error stands, since the write may have been carried out.
-                Attempted::Refused => return Err(OperationError::of_refused(reported, retry)),
+                Attempted::Refused => return Err(OperationError::of_earlier(reported, retry)),
             };
             let now = driver.clock.now();
             let server = failed.server.as_ref().map(|server| FailedServer {
@@ -528,21 +544,36 @@ impl<R: Runtime> Attempt<'_, R> {
                 is_mongos: server.is_mongos,
                 max_wire_version: server.max_wire_version,
             });
-            let labels = self.label(&failed.failure, retry.labels(&failed.failure, server));
+            let labels = self.labels(&failed.failure, retry.labels(&failed.failure, server));
             let topology_type = driver.description().topology_type;
             let decision = retry.handle_failure(now, &failed.failure, server, topology_type);
+            was_sent |= failed.failure.is_of_sent_command();
             let earlier = match decision.report {
                 Which::This => None,
                 Which::Earlier => reported.take(),
             };
             let error = earlier.unwrap_or((failed.kind, labels));
+            let is_over = matches!(decision.next, Next::GiveUp(_));
+            self.unpin_after(&failed.failure, labels, is_over);
             match decision.next {
-                Next::GiveUp(reason) => return Err(OperationError::new(error, retry.retries(), reason)),
+                Next::GiveUp(reason) => {
+                    // The caller sees the labels of this one.
+                    self.unpin_after(&failed.failure, error.1, is_over);
+                    return Err(OperationError::new(error, retry.retries(), reason));
+                }
                 Next::RetryAt(at) => {
                     reported = Some(error);
-                    self.answer = None;
                     // No connection is held meanwhile (BP-7).
-                    pause(pauses, driver, now, at).await.map_err(|_| OperationError::closed(retry))?;
+                    if let Some(Answer { reply, .. }) = self.answer.take() {
+                        self.known_reply = Some(reply);
+                    }
+                    if pause(pauses, driver, now, at).await == Err(ClientClosed) {
+                        return Err(match was_sent {
+                            // RTY-10, RTY-11.
+                            true => OperationError::of_earlier(reported, retry),
+                            false => OperationError::closed(retry),
+                        });
+                    }
                 }
             }
         }

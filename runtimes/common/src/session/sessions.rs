@@ -128,6 +128,11 @@ impl<R: Runtime> Borrowed<R> {
         self.is_under_way
     }
 
+    /// Whether it stands for one that its owner keeps.
+    pub(super) fn is_copy(&self) -> bool {
+        self.is_copy
+    }
+
     /// The session for a command of its owner's that a task sends.
     pub(crate) fn copy(&self) -> Self {
         let (driver, sessions) = (Arc::clone(&self.driver), Arc::clone(&self.sessions));

@@ -175,8 +175,11 @@ impl<R: Runtime> Session<R> {
         } else {
             body.append(cstr!("abortTransaction"), 1);
         }
+        // A task has a copy.
+        let is_chore = self.borrowed.is_copy();
         let operation = self.operation(("admin", &*body)).on(ServerSelector::Writable).ending(command);
         let operation = if let Some(limit) = limit { operation.within(limit) } else { operation };
+        let operation = if is_chore { operation.into_chore() } else { operation };
         operation.run().await.map(drop)
     }
 

@@ -155,6 +155,11 @@ impl<R: Runtime> Session<R> {
         self.release_unpinned();
     }
 
+    /// A write outside of a transaction has taken a number, by which the server aborts the transaction of a smaller one.
+    pub(crate) fn handle_numbered_write(&mut self) {
+        self.is_commit_unsent = false;
+    }
+
     /// Gives the connection back that its transaction does not keep any more.
     pub(crate) fn release_unpinned(&mut self) {
         if self.transaction.pinned_to().is_none() {

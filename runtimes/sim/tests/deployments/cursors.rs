@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cmap_sim::bson::{Document, doc, rawdoc};
+use cmap_sim::bson::{Bson, Document, doc, rawdoc};
 use cmap_sim::cmap_core::address::ServerAddress;
 use cmap_sim::cmap_core::topology::ServerSelector::{self, Writable};
 use cmap_sim::{Client, Cursor, CursorError, MemberConfig, OperationErrorKind, Servers, SetConfig, Sim, for_seeds};
@@ -19,6 +19,11 @@ async fn fill(client: &Client) {
     let majority = doc! { "w": "majority" };
     let insert = doc! { "insert": "numbers", "documents": documents, "writeConcern": majority };
     client.operation(("db", insert)).on(Writable).run().await.unwrap();
+}
+
+async fn fail(client: &Client, mode: Bson, data: Document) {
+    let fail_point = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data };
+    client.operation(("admin", fail_point)).on(Writable).run().await.unwrap();
 }
 
 async fn find(client: &Client) -> Cursor {
@@ -116,8 +121,7 @@ fn closing_a_client_ends_the_pauses_of_its_operations() {
             let client = Client::connect(&server.uri("timeoutMS=3600000&maxAdaptiveRetries=1000")).await.unwrap();
             let labels = ["SystemOverloadedError", "RetryableError"];
             let data = doc! { "failCommands": ["find"], "errorCode": 462, "errorLabels": labels.to_vec() };
-            let refuse = doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data };
-            client.operation(("admin", refuse)).on(Writable).run().await.unwrap();
+            fail(&client, "alwaysOn".into(), data).await;
             let (closing, runtime) = (client.clone(), sim.runtime().clone());
             sim.spawn(async move {
                 runtime.sleep(Duration::from_secs(100)).await;
@@ -126,9 +130,39 @@ fn closing_a_client_ends_the_pauses_of_its_operations() {
 
             let error = client.operation(("db", rawdoc! { "find": "numbers" })).on(Writable).run().await.unwrap_err();
 
-            assert!(matches!(error.kind, OperationErrorKind::Closed), "{error}");
+            assert_eq!(error.code(), Some(462), "RTY-10: {error}");
             // A pause of seconds would have gone on.
             assert!(sim.elapsed() < Duration::from_millis(100_500), "{:?}", sim.elapsed());
+        });
+    });
+}
+
+#[test]
+fn closing_a_client_does_not_hide_that_a_write_may_have_been_done_rty_11() {
+    for_seeds(0..20, |seed| {
+        let sim = Sim::new(seed);
+        let set = sim.replica_set("rs", &["a.example"]);
+        sim.run(async {
+            let client = Client::connect(&set.uri("timeoutMS=3600000&maxAdaptiveRetries=1000")).await.unwrap();
+            let cut_off = doc! {
+                "failCommands": ["insert"], "blockConnection": true, "blockTimeMS": 1000, "closeConnection": true,
+            };
+            fail(&client, doc! { "times": 1 }.into(), cut_off).await;
+            let (closing, runtime) = (client.clone(), sim.runtime().clone());
+            sim.spawn(async move {
+                // The first attempt is under way by then, and ends as was said before.
+                runtime.sleep(Duration::from_millis(500)).await;
+                let labels = vec!["SystemOverloadedError", "RetryableError", "NoWritesPerformed"];
+                let refuse = doc! { "failCommands": ["insert"], "errorCode": 462, "errorLabels": labels };
+                fail(&closing, "alwaysOn".into(), refuse).await;
+                runtime.sleep(Duration::from_secs(100)).await;
+                closing.close(HOUR).await.unwrap();
+            });
+
+            let insert = doc! { "insert": "numbers", "documents": [{ "_id": 1 }] };
+            let error = client.operation(("db", insert)).on(Writable).run().await.unwrap_err();
+
+            assert!(error.is_network() && error.retries > 1, "{error}");
         });
     });
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use cmap_sim::bson::{Document, doc, rawdoc};
 use cmap_sim::cmap_core::random::Random;
 use cmap_sim::cmap_core::session::TransactionOptions;
-use cmap_sim::cmap_core::topology::ServerSelector::Writable;
-use cmap_sim::{Client, OperationError, Servers, Session, Sim, SimRuntime, for_seeds, seeds_or};
+use cmap_sim::cmap_core::topology::ServerSelector::{AnyOf, Writable};
+use cmap_sim::{Client, DeploymentConfig, OperationError, Servers, Session, Sim, SimRuntime, for_seeds, seeds_or};
 
 const TASKS: usize = 20;
 const ACCOUNTS: u64 = 30;
@@ -68,6 +68,35 @@ fn transfers_through_failovers_lose_nothing_and_happen_once() {
         }
         let transferred = transfers.len();
         assert!(told.attempts.load(Ordering::SeqCst) > transferred, "no transaction was repeated");
+    });
+}
+
+#[test]
+fn a_refused_command_is_repeated_at_the_mongos_of_its_transaction_pin_4() {
+    for_seeds(0..20, |seed| {
+        let sim = Sim::new(seed);
+        let hosts = ["a.example:27017", "b.example:27017"].map(String::from);
+        let cluster = sim.deployment(|server| DeploymentConfig::sharded(server, hosts));
+        sim.run(async {
+            let client = Client::connect(&cluster.uri("")).await.unwrap();
+            let insert = |id: i32| ("db", doc! { "insert": "c", "documents": [{ "_id": id }] });
+            let mut session = client.start_session().unwrap();
+            session.start_transaction().unwrap();
+            session.run(insert(1)).await.unwrap();
+            let mongos = session.pinned_to().unwrap().clone();
+            let own = || AnyOf([mongos.clone()].into());
+            let labels = vec!["SystemOverloadedError", "RetryableError", "TransientTransactionError"];
+            let data = doc! { "failCommands": ["insert"], "errorCode": 462, "errorLabels": labels };
+            let refuse = doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
+            client.operation(("admin", refuse)).on(own()).run().await.unwrap();
+
+            session.run(insert(2)).await.unwrap();
+
+            assert_eq!(session.pinned_to(), Some(&mongos));
+            session.commit_transaction().await.unwrap();
+            let reply = client.operation(("db", doc! { "count": "c" })).on(own()).run().await.unwrap();
+            assert_eq!(reply.get_i32("n").unwrap(), 2);
+        });
     });
 }
 

@@ -406,6 +406,17 @@ fn a_time_at_which_nobody_has_read_is_too_old_after_the_next_write() {
 }
 
 #[test]
+fn a_read_at_one_time_and_after_another_is_refused() {
+    let (mut network, mut client) = network();
+    let at = network.run(&mut client, "db", &insert(1)).get_timestamp("operationTime").unwrap();
+
+    let concern = rawdoc! { "level": "snapshot", "atClusterTime": at, "afterClusterTime": at };
+
+    let find = rawdoc! { "find": "c", "readConcern": concern };
+    assert_eq!(network.fail(&mut client, "db", &find).code, Some(72));
+}
+
+#[test]
 fn what_is_put_out_is_not_read_from_a_snapshot() {
     let (mut network, mut client) = network();
     let out = rawdoc! {
