@@ -115,10 +115,11 @@ impl<R: Runtime> Driver<R> {
     /// still, each poll does.
     #[inline(never)]
     pub(crate) fn poll_check_out(self: &Arc<Self>, place: usize, cx: &Context<'_>) -> Poll<Answer<R::Stream>> {
+        let now = self.clock.now();
         let mut state = self.lock();
         let waits_for = state.waiters.check_out_at(place);
         let timeout = waits_for.and_then(|check_out| state.machine.next_check_out_timeout(check_out));
-        if timeout.is_some_and(|timeout| timeout <= self.clock.now()) {
+        if timeout.is_some_and(|timeout| timeout <= now) {
             drop(state);
             self.call(Input::Timeout);
             state = self.lock();
@@ -129,7 +130,7 @@ impl<R: Runtime> Driver<R> {
             && let Some(Ok(Ok(delivery))) = &found
         {
             // The task of a check-out that waited has its answer.
-            state.machine.note_taken(self.clock.now(), CheckOut::Started(delivery.check_out));
+            state.machine.note_taken(now, CheckOut::Started(delivery.check_out));
         }
         drop(state);
         match found {

@@ -6,7 +6,7 @@
 //! rotation wait for its outcome: once the new credential is in use, they say nothing against the server.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use cmap_core::options::{ConnectionStringError, Credential, ReadMode, ReadPrefer
 use cmap_core::pool::{Cause, Handle, IdentityId};
 use cmap_core::server::{ServerId, ServerType};
 use cmap_core::time::Instant;
-use cmap_core::topology::{Criteria, Input};
+use cmap_core::topology::{Criteria, Input, TopologyType};
 
 use super::Driver;
 use super::member::Member;
@@ -98,10 +98,14 @@ impl<R: Runtime> Driver<R> {
         }))
     }
 
-    /// Removes an identity, and its credential.
+    /// Removes an identity, its credential, and its access token unless another one has the same user.
     pub(crate) fn remove_identity(self: &Arc<Self>, identity: IdentityId) {
         self.call(Input::RemoveIdentity(identity));
         self.settings.set_identity(identity, None);
+        let options = self.settings.options_of(None);
+        let of_options = options.iter().filter_map(|options| options.credential.as_deref());
+        let identities = self.settings.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        self.settings.tokens.retain(of_options.chain(identities.values().map(|credential| &**credential)));
     }
 
     /// How a connection logs in; `None` if its identity was removed.
@@ -171,7 +175,8 @@ impl<R: Runtime> State<R> {
     }
 
     /// The server to prove a credential to: one where users are changed; else the last one that refused the old credential, because it
-    /// knows of the change; else a secondary or a router, which may learn of it later.
+    /// knows of the change; else a secondary or a router, which may learn of it later; else, where the client is connected to one server
+    /// directly, that one, of whatever kind (TOP-46).
     fn answering_member(&self) -> Option<&Arc<Member<R>>> {
         if self.monitor_options.is_none() {
             return self.members.values().next();
@@ -180,8 +185,11 @@ impl<R: Runtime> State<R> {
             let mut members = self.machine.servers().filter(|(_, server)| !server.has_left());
             members.find(|(_, server)| is_it(server.description().server_type)).map(|(id, _)| id)
         };
-        let best =
-            of_type(changes_users).or_else(|| self.refuser()).or_else(|| of_type(ServerType::is_data_bearing))?;
+        let is_direct = self.machine.description().topology_type == TopologyType::Single;
+        let best = of_type(changes_users)
+            .or_else(|| self.refuser())
+            .or_else(|| of_type(ServerType::is_data_bearing))
+            .or_else(|| of_type(|server_type| server_type != ServerType::Unknown).filter(|_| is_direct))?;
         self.members.get(&best)
     }
 
@@ -202,7 +210,9 @@ impl<R: Runtime> Drop for Rotation<'_, R> {
     fn drop(&mut self) {
         self.0.drive(|state, now, _| {
             state.refused_logins.rotations -= 1;
-            state.report_refused(now);
+            if state.refused_logins.rotations == 0 {
+                state.report_refused(now);
+            }
         });
     }
 }

@@ -324,7 +324,9 @@ impl<R: Runtime> Driver<R> {
     fn observe(&self) {
         let (are_logged, now) = (self.listeners.are_logged(), self.clock.now());
         let mut state = self.lock();
-        state.machine.call(now, Input::Observe(are_logged || self.listeners.any()), None);
+        // Under the lock, so that who looked before a subscription began does not turn off its events.
+        let is_observed = are_logged || self.listeners.any();
+        state.machine.call(now, Input::Observe(is_observed), None);
     }
 
     #[inline]

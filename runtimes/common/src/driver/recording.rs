@@ -32,7 +32,7 @@ impl<R: Runtime> Driver<R> {
         let Some(reason) = self.lock().machine.take_reason() else { return };
         tell_broken(&reason);
         if let Some(trigger) = self.trigger.get() {
-            trigger.pull("broken invariant");
+            trigger.pull_always("broken invariant");
         }
     }
 

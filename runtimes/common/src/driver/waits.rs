@@ -91,7 +91,7 @@ impl<R: Runtime> Driver<R> {
                 self.log_uses(true);
                 Ok(self.drive(|state, _, work| {
                     work.wake_all(state.abort_all(false, AbortReason::Closed));
-                    state.machine.servers().map(|(_, server)| server.pool().counts().in_use).sum()
+                    state.machine.pools().map(|(_, pool)| pool.counts().in_use).sum()
                 }))
             }
         }

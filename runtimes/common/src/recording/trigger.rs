@@ -55,10 +55,20 @@ impl<R: Runtime> Trigger<R> {
     /// Writes a file after a while, in the background, unless one was called for within the last minute.
     pub(crate) fn pull(self: &Arc<Self>, reason: &'static str) {
         let Some(driver) = self.driver.get().and_then(Weak::upgrade) else { return };
-        let runtime = driver.clock.runtime().clone();
-        if !self.is_due(runtime.now()) {
-            return;
+        if self.is_due(driver.clock.runtime().now()) {
+            self.write_later(driver, reason);
         }
+    }
+
+    /// Writes a file after a while, however short ago another one was called for: for what happens once in the life of a recording.
+    pub(crate) fn pull_always(self: &Arc<Self>, reason: &'static str) {
+        if let Some(driver) = self.driver.get().and_then(Weak::upgrade) {
+            self.write_later(driver, reason);
+        }
+    }
+
+    fn write_later(self: &Arc<Self>, driver: Arc<Driver<R>>, reason: &'static str) {
+        let runtime = driver.clock.runtime().clone();
         let trigger = Arc::clone(self);
         let at = runtime.now() + self.linger;
         runtime.clone().spawn(async move {

@@ -21,7 +21,7 @@ use shuttle::{Config, Runner, thread};
 use self::runtime::{Network, Schedule};
 use crate::events::{Event, PoolEvent};
 use crate::runtime::sync::{Arc, AtomicBool, Mutex, Ordering, PoisonError};
-use crate::{CheckOutError, CommandError, Connection, Pool};
+use crate::{CheckOutError, CommandError, Connection, Notice, Pool};
 
 /// The bugs of a schedule that PCT looks for need at most this many changes of threads.
 const DEPTH: usize = 3;
@@ -214,6 +214,28 @@ fn events_come_in_order_and_a_handler_is_never_called_within_another_call() {
         users.into_iter().for_each(|user| assert_served_or_told(user.join().unwrap()));
         assert_nothing_is_left(pool, &network);
         told.assert_lawful();
+    });
+}
+
+#[test]
+fn a_subscription_hears_of_a_pool_whose_last_one_ended_as_it_began() {
+    try_schedules(|| {
+        let (options, _) = ClientOptions::parse("mongodb://db/").unwrap();
+        let network = Arc::new(Network::default());
+        let pool = block_on(Pool::builder(options).runtime(Schedule::new(&network)).build()).unwrap();
+        drop(pool.subscribe(10));
+        let telling = pool.clone();
+        let teller = thread::spawn(move || telling.ready());
+
+        let mut events = pool.subscribe(10);
+
+        teller.join().unwrap();
+        pool.clear(Clear::pool(Cause::new("the check failed"))).unwrap();
+        let is_clear =
+            |notice: &Notice| matches!(notice, Notice::Event { event: Event::Pool(PoolEvent::PoolCleared { .. }), .. });
+        // Without one, nobody would wake this task again, which is a deadlock.
+        while !block_on(events.next()).is_some_and(|notice| is_clear(&notice)) {}
+        assert_nothing_is_left(pool, &network);
     });
 }
 

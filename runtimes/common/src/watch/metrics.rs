@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cmap_core::address::ServerAddress;
-use cmap_core::pool::Statistics;
+use cmap_core::pool::{Counts, Statistics};
 use cmap_core::server::ServerId;
 use cmap_core::statistics::Histogram;
 use metrics::{SharedString, Unit};
@@ -29,14 +29,21 @@ use super::status::pool_name;
 /// | `cmap.connection.longest_use`, with `cmap.label`, `code.file.path`, `code.line.number` | seconds for which the longest use of this label and place has lasted, where holders are watched; 0 once there is none (X-146) |
 ///
 /// Each has the attribute `db.client.connection.pool.name`: the server's address, and `as` a user where that is not the one of the options
-/// . What a histogram is given has been rounded up, by a
-/// quarter at most.
+/// `cmap.connection.longest_use` has the address alone. The gauges of a pool that has gone are 0. What a histogram is given has
+/// been rounded up, by a quarter at most.
 #[derive(Default)]
 pub struct Metrics {
     /// What was recorded last.
-    last: BTreeMap<ServerId, Statistics>,
+    last: BTreeMap<ServerId, Recorded>,
     /// Who was recorded last to hold connections.
     holders: BTreeSet<HeldBy>,
+}
+
+/// What was recorded of a pool.
+struct Recorded {
+    name: SharedString,
+    has_max_pool_size: bool,
+    statistics: Statistics,
 }
 
 /// Who holds connections of a pool.
@@ -85,9 +92,14 @@ impl Metrics {
     }
 
     pub(crate) fn record_pools(&mut self, pools: Vec<PoolFigures>) {
-        self.last.retain(|id, _| pools.iter().any(|pool| pool.id == *id));
+        let before = std::mem::take(&mut self.last);
         for pool in pools {
-            self.record_pool(pool);
+            let (id, last) = (pool.id, before.get(&pool.id).map(|last| &last.statistics));
+            self.last.insert(id, record_pool(pool, last));
+        }
+        let present: BTreeSet<_> = self.last.values().map(|pool| &pool.name).collect();
+        for gone in before.values().filter(|pool| !present.contains(&pool.name)) {
+            record_gauges(&gone.name, Counts::default(), gone.has_max_pool_size.then_some(0), 0);
         }
     }
 
@@ -106,35 +118,39 @@ impl Metrics {
             }
         }
     }
+}
 
-    fn record_pool(&mut self, pool: PoolFigures) {
-        let PoolFigures { id, address, user, statistics, max_pool_size, min_pool_size } = pool;
-        let name = SharedString::from(pool_name(&address, user.as_deref()));
-        let stats = &statistics.stats;
-        metrics::gauge!("db.client.connection.count", POOL => name.clone(), STATE => "idle")
-            .set(f64::from(stats.counts.available));
-        metrics::gauge!("db.client.connection.count", POOL => name.clone(), STATE => "used")
-            .set(f64::from(stats.counts.in_use));
-        if let Some(max) = max_pool_size {
-            metrics::gauge!("db.client.connection.idle.max", POOL => name.clone()).set(f64::from(max));
-            metrics::gauge!("db.client.connection.max", POOL => name.clone()).set(f64::from(max));
-        }
-        metrics::gauge!("db.client.connection.idle.min", POOL => name.clone()).set(f64::from(min_pool_size));
-        metrics::gauge!("db.client.connection.pending_requests", POOL => name.clone())
-            .set(f64::from(stats.counts.waiting));
-        metrics::counter!("db.client.connection.timeouts", POOL => name.clone())
-            .absolute(stats.check_outs_failed.timeout);
-        let between = self.last.get(&id).map(|last| statistics.since(last));
-        if let Some(took) = &between.as_ref().unwrap_or(&statistics).durations {
-            let histogram = metrics::histogram!("db.client.connection.create_time", POOL => name.clone());
-            record_all(&histogram, &took.establishment);
-            let histogram = metrics::histogram!("db.client.connection.wait_time", POOL => name.clone());
-            record_all(&histogram, &took.wait);
-            let histogram = metrics::histogram!("db.client.connection.use_time", POOL => name);
-            record_all(&histogram, &took.in_use);
-        }
-        self.last.insert(id, statistics);
+/// Records a pool, of which `last` was recorded before.
+fn record_pool(pool: PoolFigures, last: Option<&Statistics>) -> Recorded {
+    let PoolFigures { address, user, statistics, max_pool_size, min_pool_size, .. } = pool;
+    let name = SharedString::from(pool_name(&address, user.as_deref()));
+    record_gauges(&name, statistics.stats.counts, max_pool_size, min_pool_size);
+    let between = last.map(|last| statistics.since(last));
+    let between = between.as_ref().unwrap_or(&statistics);
+    // A server that returns begins at 0: what it has counted anew is added.
+    metrics::counter!("db.client.connection.timeouts", POOL => name.clone())
+        .increment(between.stats.check_outs_failed.timeout);
+    if let Some(took) = &between.durations {
+        let histogram = metrics::histogram!("db.client.connection.create_time", POOL => name.clone());
+        record_all(&histogram, &took.establishment);
+        let histogram = metrics::histogram!("db.client.connection.wait_time", POOL => name.clone());
+        record_all(&histogram, &took.wait);
+        let histogram = metrics::histogram!("db.client.connection.use_time", POOL => name.clone());
+        record_all(&histogram, &took.in_use);
     }
+    Recorded { name, has_max_pool_size: max_pool_size.is_some(), statistics }
+}
+
+fn record_gauges(name: &SharedString, counts: Counts, max_pool_size: Option<u32>, min_pool_size: u32) {
+    metrics::gauge!("db.client.connection.count", POOL => name.clone(), STATE => "idle")
+        .set(f64::from(counts.available));
+    metrics::gauge!("db.client.connection.count", POOL => name.clone(), STATE => "used").set(f64::from(counts.in_use));
+    if let Some(max) = max_pool_size {
+        metrics::gauge!("db.client.connection.idle.max", POOL => name.clone()).set(f64::from(max));
+        metrics::gauge!("db.client.connection.max", POOL => name.clone()).set(f64::from(max));
+    }
+    metrics::gauge!("db.client.connection.idle.min", POOL => name.clone()).set(f64::from(min_pool_size));
+    metrics::gauge!("db.client.connection.pending_requests", POOL => name.clone()).set(f64::from(counts.waiting));
 }
 
 impl HeldBy {

@@ -12,7 +12,9 @@ use cmap_sim::bson::rawdoc;
 use cmap_sim::cmap_core::options::{Credential, ReadMode, ReadPreference, Secret};
 use cmap_sim::cmap_core::random::Random;
 use cmap_sim::cmap_core::topology::ServerSelector;
-use cmap_sim::{Client, DeploymentConfig, MemberConfig, Servers, SetConfig, Sim, SimRuntime, User, campaign};
+use cmap_sim::{
+    Client, DeploymentConfig, MemberConfig, MemberRole, Servers, SetConfig, Sim, SimRuntime, User, campaign,
+};
 
 /// Tasks whose connections log in before the password is changed, and tasks that come afterwards.
 const EARLY: usize = 2;
@@ -56,6 +58,16 @@ fn replica_set(sim: &Sim) -> Servers {
         let hosts = ["a.example", "b.example", "c.example"];
         let members = (0..).zip(hosts).map(|(id, host)| MemberConfig::new(id, format!("{host}:27017")));
         DeploymentConfig::replica_set(server, SetConfig::new("rs", members.collect()))
+    })
+}
+
+/// A set with a hidden member, which a client can be connected to directly alone.
+fn hidden(sim: &Sim) -> Servers {
+    sim.deployment(|mut server| {
+        set_users(&mut server);
+        let hidden = MemberConfig::new(1, "hidden.example:27017".to_owned()).with_role(MemberRole::Hidden);
+        let members = vec![MemberConfig::new(0, "a.example:27017".to_owned()), hidden];
+        DeploymentConfig::replica_set(server, SetConfig::new("rs", members))
     })
 }
 
@@ -154,6 +166,38 @@ async fn mistype_under_load(sim: &Sim, servers: &Servers) {
     assert_eq!(client.close(Duration::from_secs(20)).await.unwrap(), 0);
 }
 
+/// Two rotations at once: the wrong one ends first, and the logins that are refused meanwhile wait for the right one.
+async fn rotate_twice_at_once(sim: &Sim, servers: &Servers) {
+    let client = connect(servers, 0).await;
+    let tally = Arc::new(Tally::default());
+    client.operation(("db", rawdoc! { "count": "things" })).on(ServerSelector::Writable).run().await.unwrap();
+    change_password(servers);
+    let (wrong, right) = (client.clone(), client.clone());
+    sim.spawn(async move { drop(wrong.set_credential(password("mistyped")).await) });
+    // It logs in, and is refused, while the wrong one is being proven.
+    client.replace_connections(Duration::ZERO);
+    sim.spawn(work(client.clone(), sim.runtime().clone(), Arc::clone(&tally), 0));
+    sim.sleep(Duration::from_micros(100)).await;
+
+    right.set_credential(password("new")).await.unwrap();
+
+    sim.sleep(RECOVERY).await;
+    assert_eq!(client.stats().cleared, 0, "a refused login was told before the last rotation had ended");
+    tally.is_over.store(true, Ordering::SeqCst);
+    assert_eq!(client.close(Duration::from_secs(20)).await.unwrap(), 0);
+}
+
+/// Nothing is changed at a hidden member, and it is neither primary nor secondary to its clients: it proves the credential all the same.
+async fn rotate_at_a_hidden_member(servers: &Servers) {
+    let uri = "mongodb://app:old@hidden.example:27017/?authSource=admin&directConnection=true";
+    let client = Client::connect(uri).await.unwrap();
+    change_password(servers);
+
+    client.set_credential(password("new")).await.unwrap();
+
+    assert_eq!(client.close(Duration::from_secs(20)).await.unwrap(), 0);
+}
+
 fn change_password_first(deployment: fn(&Sim) -> Servers, min_pool_size: u32) {
     campaign(50, |seed| {
         let sim = Sim::new(seed);
@@ -188,5 +232,23 @@ fn a_mistyped_password_changes_nothing_where_the_old_one_is_refused_as_well() {
         let sim = Sim::new(seed);
         let servers = standalone(&sim);
         sim.run(mistype_under_load(&sim, &servers));
+    });
+}
+
+#[test]
+fn of_two_rotations_at_once_the_one_that_fails_first_reports_no_refused_login() {
+    campaign(50, |seed| {
+        let sim = Sim::new(seed);
+        let servers = standalone(&sim);
+        sim.run(rotate_twice_at_once(&sim, &servers));
+    });
+}
+
+#[test]
+fn a_password_is_proven_to_a_hidden_member_that_is_connected_to_directly() {
+    campaign(5, |seed| {
+        let sim = Sim::new(seed);
+        let servers = hidden(&sim);
+        sim.run(rotate_at_a_hidden_member(&servers));
     });
 }
