@@ -14,6 +14,11 @@ pub(super) fn default_budget() -> usize {
     usize::try_from(all).unwrap_or(usize::MAX)
 }
 
+/// How many bytes of the budget one of so many users may have, unless it is said. Half is for others, if there are any.
+pub(super) fn per_user(asked: Option<usize>, budget: usize, users: usize) -> usize {
+    asked.unwrap_or(if users > 1 { budget / 2 } else { budget })
+}
+
 /// The least limit of the process's control group and those around it, by the second version of these.
 fn of_group() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;

@@ -109,6 +109,8 @@ pub struct Config {
     pub limits: Limits,
     /// How many commands run at once, where the file has it.
     pub(crate) places: PlacesAsked,
+    /// How many bytes one user may have, where the file has it.
+    pub(crate) memory_per_user: Option<usize>,
     /// How long clients have to finish when the hub ends.
     pub drain: Duration,
     /// The program's log.
@@ -158,6 +160,12 @@ impl Config {
     /// How many connections to each server there are at most; zero for any number.
     pub(crate) fn connections(&self) -> u32 {
         self.upstream.pool.max_pool_size.unwrap_or_default()
+    }
+
+    /// How many bytes of clients the hub may have, for so many users.
+    pub(crate) fn memory(&self, users: usize) -> MemoryLimits {
+        let budget = self.limits.memory.budget;
+        MemoryLimits { budget, per_user: memory::per_user(self.memory_per_user, budget, users) }
     }
 }
 

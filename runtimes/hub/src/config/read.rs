@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 
 use super::listen::{self, ListenTable};
 use super::log::{Log, LogTable};
-use super::memory::default_budget;
+use super::memory::{default_budget, per_user};
 use super::reverse::{self, ReverseTable};
 use super::{Config, ConfigError, Keys, Limits, Places, PlacesAsked};
 use crate::protocol::{DoorLimits, MemoryLimits, QueueLimits};
@@ -114,9 +114,7 @@ impl LimitsTable {
 
     fn memory(&self, users: usize) -> MemoryLimits {
         let budget = self.memory_bytes.unwrap_or_else(default_budget);
-        // Half is for others, if there are any.
-        let per_user = self.memory_per_user.unwrap_or(if users > 1 { budget / 2 } else { budget });
-        MemoryLimits { budget, per_user }
+        MemoryLimits { budget, per_user: per_user(self.memory_per_user, budget, users) }
     }
 }
 
@@ -261,6 +259,7 @@ impl Check<'_> {
             users,
             limits: self.limits(&file.limits, connections, count)?,
             places: file.limits.places(),
+            memory_per_user: file.limits.memory_per_user,
             secret_files: self.secret_files.take(),
             drain: Duration::from_secs(file.drain_seconds),
             log: Log::read(self, file.log)?,

@@ -15,11 +15,12 @@ use std::sync::Arc;
 
 use bson::RawDocumentBuf;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::activity::Noted;
 use super::audit::Whom;
 use super::cleanup::{self, CutOff, Unanswered};
+use super::clients::Ended;
 use super::failures::Why;
 use super::forward::{self, Outcome, Owner};
 use super::purse::{Hold, Told};
@@ -86,6 +87,8 @@ struct Client<S> {
     /// The bytes that it holds.
     hold: Hold,
     shared: Arc<Shared>,
+    /// The hub's, for replies that the client does not take.
+    stage: watch::Receiver<Stage>,
     entrance: Entrance,
     running: Option<Running>,
     /// The command whose reply the client takes, and why it failed, if it did.
@@ -104,6 +107,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             stream,
             line: Line::new(shared.now(), entrance.number).with_certificate(certificate),
             hold: Hold::new(&shared.purse, entrance.number),
+            stage: shared.stage(),
             shared,
             entrance,
             running: None,
@@ -163,9 +167,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                         None => pending().await,
                     }
                 } => woken,
-                read = self.stream.read(buffer), if is_read => Woken::Bytes(or_none(read)?),
-                told = hold.told(), if hold.is_open() => Woken::Told(told),
+                // Before the client's bytes: one that sends without end has to hear it, too.
                 why = ended.told() => Woken::Ended(why),
+                told = hold.told(), if hold.is_open() => Woken::Told(told),
+                read = self.stream.read(buffer), if is_read => Woken::Bytes(or_none(read)?),
                 () = async {
                     match until {
                         Some(until) => tokio::time::sleep_until(until).await,
@@ -204,6 +209,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         {
             self.shared.audit.logged_in(self.shared.now(), user, self.whom());
             self.introduction = OnceCell::new();
+            // A reload that came after the login, and before the client had its name, has passed it over.
+            let login = self.line.take_login();
+            if let Some(ending) = login.and_then(|user| self.shared.fate_of(&user)) {
+                self.line.handle_end(ending);
+            }
         }
     }
 
@@ -245,7 +255,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 LineOutput::Send(bytes) => self.send(&bytes).await?,
                 LineOutput::SendCompressed(compressor, bytes) => {
                     self.offer(bytes.len());
-                    let packed = self.shared.packers.pack(compressor, bytes).await?;
+                    let packed = tokio::select! {
+                        biased;
+                        error = told_to_end(&mut self.hold, &mut self.entrance.ended) => return Err(error),
+                        packed = self.shared.packers.pack(compressor, bytes) => packed?,
+                        error = hub_ended(&mut self.stage) => return Err(error),
+                    };
                     self.send(&packed).await?;
                 }
                 LineOutput::Run(forward) => self.run(*forward),
@@ -286,7 +301,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    /// Sends a reply, unless the connection has to end, or to give way.
+    /// Sends a reply, unless the connection has to end, or to give way. A reply that the client takes at once is sent by a hub that ends, too.
     async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if bytes.len() > UNCOUNTED {
             self.offer(bytes.len());
@@ -297,18 +312,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         while !bytes.is_empty() {
             let sent = tokio::select! {
                 biased;
+                error = told_to_end(&mut self.hold, &mut self.entrance.ended) => return Err(error),
                 sent = sending::send_some(&mut self.stream, bytes) => sent?,
-                () = self.hold.end() => return Err(io::Error::other(Ending::GaveWay)),
-                why = self.entrance.ended.told() => return Err(io::Error::other(why)),
+                error = hub_ended(&mut self.stage) => return Err(error),
             };
             self.hold.note_progress(sent);
             bytes = bytes.get(sent..).unwrap_or_default();
         }
         tokio::select! {
             biased;
+            error = told_to_end(&mut self.hold, &mut self.entrance.ended) => Err(error),
             flushed = sending::flush(&mut self.stream) => flushed,
-            () = self.hold.end() => Err(io::Error::other(Ending::GaveWay)),
-            why = self.entrance.ended.told() => Err(io::Error::other(why)),
+            error = hub_ended(&mut self.stage) => Err(error),
         }
     }
 
@@ -445,10 +460,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 }
 
-/// How many bytes came: none from a client that has hung up, with TLS's last words or without them.
+/// Waits until a connection has to end, or to give way; returns why.
+async fn told_to_end(hold: &mut Hold, ended: &mut Ended) -> io::Error {
+    let why = tokio::select! {
+        biased;
+        why = ended.told() => why,
+        () = hold.end() => Ending::GaveWay,
+    };
+    io::Error::other(why)
+}
+
+/// Waits until all clients have to go.
+async fn hub_ended(stage: &mut watch::Receiver<Stage>) -> io::Error {
+    // The sender is gone with the hub.
+    let _ = stage.wait_for(|stage| *stage == Stage::Ended).await;
+    io::Error::other("the hub ends")
+}
+
+/// How many bytes came: none from a client that has hung up, with TLS's last words or without them, or with bytes of the hub's unread, which
+/// resets the connection. What it has sent before and wants no reply to is carried out all the same.
 fn or_none(read: io::Result<usize>) -> io::Result<usize> {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, UnexpectedEof};
     match read {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+        Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted) => Ok(0),
         read => read,
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::clock::Clock;
 use crate::protocol::{Gauge, Memory, MemoryLimits, UNCOUNTED};
@@ -43,6 +44,8 @@ pub(super) struct Hold {
     number: i64,
     /// What is counted.
     bytes: usize,
+    /// Whether these are of a message that has begun.
+    is_asked: bool,
     grant: Option<oneshot::Receiver<()>>,
     end: Option<oneshot::Receiver<()>>,
 }
@@ -72,15 +75,19 @@ impl Purse {
     pub(super) async fn wait_for_room(&self, user: &str) {
         self.lock().memory.begin_wait();
         let _waiting = Waiting(self);
+        let mut look = Instant::now() + LOOK;
         loop {
             let mut freed = pin!(self.freed.notified());
             freed.as_mut().enable();
             if self.has_room_for_reply(user) {
                 return;
             }
-            if tokio::time::timeout(LOOK, freed).await.is_err() {
+            if look <= Instant::now() {
                 self.press();
+                look = Instant::now() + LOOK;
             }
+            // What others free does not put off the look.
+            let _ = timeout_at(look, freed).await;
         }
     }
 
@@ -125,32 +132,44 @@ impl Purse {
 impl Hold {
     /// Nothing, of the connection of this number.
     pub(super) fn new(purse: &Arc<Purse>, number: i64) -> Self {
-        Self { purse: Arc::clone(purse), number, bytes: 0, grant: None, end: None }
+        Self { purse: Arc::clone(purse), number, bytes: 0, is_asked: false, grant: None, end: None }
     }
 
     /// The connection holds so many bytes. What is small is not counted.
     pub(super) fn set(&mut self, user: &Arc<str>, bytes: usize) {
         let bytes = if bytes > UNCOUNTED { bytes } else { 0 };
         if bytes != self.bytes || self.grant.is_some() {
-            self.change(bytes, |memory, number| memory.set(number, user, bytes));
+            self.change(bytes, |memory, number| {
+                memory.set(number, user, bytes);
+                true
+            });
         }
     }
 
     /// The connection holds so many bytes, with a large reply that its client has to take.
     pub(super) fn offer(&mut self, user: &Arc<str>, bytes: usize) {
-        self.change(bytes, |memory, number| memory.offer(number, user, bytes));
+        self.change(bytes, |memory, number| {
+            memory.offer(number, user, bytes);
+            true
+        });
     }
 
-    fn change(&mut self, bytes: usize, change: impl FnOnce(&mut Memory, i64)) {
+    /// Counts so many bytes. `change` says whether the connection may go on; otherwise it waits for a grant.
+    fn change(&mut self, bytes: usize, change: impl FnOnce(&mut Memory, i64) -> bool) {
         let was_waiting = self.grant.take().is_some();
-        let is_less = was_waiting || bytes < self.bytes;
-        self.bytes = bytes;
+        (self.bytes, self.is_asked) = (bytes, false);
         let purse = Arc::clone(&self.purse);
         let mut state = purse.lock();
-        let untaken = state.memory.untaken();
-        change(&mut state.memory, self.number);
+        let (held, untaken) = (state.memory.held().now(), state.memory.untaken());
+        let goes_on = change(&mut state.memory, self.number);
+        let is_less = was_waiting || state.memory.held().now() < held;
         let is_freed = state.memory.untaken() < untaken;
         state.grants.remove(&self.number);
+        if !goes_on {
+            let (grant, granted) = oneshot::channel();
+            state.grants.insert(self.number, grant);
+            self.grant = Some(granted);
+        }
         self.register(&mut state);
         drop(state);
         if is_freed {
@@ -161,20 +180,15 @@ impl Hold {
         }
     }
 
-    /// The connection's client has begun a message, with which it holds so many bytes: waits for a grant, if they are not small.
+    /// The connection's client has begun a message, with which it holds so many bytes, and nothing of what came before: waits for a grant, if
+    /// they are not small.
     pub(super) fn ask(&mut self, user: &Arc<str>, bytes: usize) {
-        if bytes <= UNCOUNTED || bytes == self.bytes {
+        if bytes <= UNCOUNTED || self.is_asked && bytes == self.bytes {
             return;
         }
-        self.bytes = bytes;
-        let purse = Arc::clone(&self.purse);
-        let mut state = purse.lock();
-        if !state.memory.ask(purse.clock.now(), self.number, user, bytes) {
-            let (grant, granted) = oneshot::channel();
-            state.grants.insert(self.number, grant);
-            self.grant = Some(granted);
-        }
-        self.register(&mut state);
+        let now = self.purse.clock.now();
+        self.change(bytes, |memory, number| memory.ask(now, number, user, bytes));
+        self.is_asked = true;
     }
 
     /// The client is to take what is held.
@@ -235,7 +249,7 @@ impl Hold {
 
 async fn granted(purse: &Purse, grant: &mut Option<oneshot::Receiver<()>>) {
     let Some(grant) = grant else { return core::future::pending().await };
-    while tokio::time::timeout(LOOK, &mut *grant).await.is_err() {
+    while timeout(LOOK, &mut *grant).await.is_err() {
         purse.press();
     }
 }
@@ -264,7 +278,7 @@ impl Drop for Hold {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::{Instant, timeout};
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -299,5 +313,53 @@ mod tests {
         tokio::join!(gives_way, purse.wait_for_room(&greedy));
         assert!(begun.elapsed() >= Duration::from_secs(10), "after {:?}", begun.elapsed());
         assert_eq!(purse.look(|held, waiting, ended| (held.now(), waiting, ended)), (16 * MEBI, 0, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_others_free_does_not_put_off_the_look_for_one_that_gives_way_x_141() {
+        let limits = MemoryLimits { budget: 40 * MEBI, per_user: 20 * MEBI };
+        let purse = Arc::new(Purse::new(limits, Clock::start()));
+        let [greedy, modest]: [Arc<str>; 2] = ["greedy".into(), "modest".into()];
+        let (mut unread, mut other) = (Hold::new(&purse, 1), Hold::new(&purse, 2));
+        unread.offer(&greedy, 20 * MEBI);
+        unread.watch();
+        let waiter = Arc::clone(&purse);
+        let waiting = tokio::spawn(async move { waiter.wait_for_room("greedy").await });
+        let others = tokio::spawn(async move {
+            for _ in 0..60 {
+                other.offer(&modest, MEBI);
+                sleep(LOOK / 2).await;
+                other.set(&modest, 0);
+            }
+        });
+
+        let told = timeout(Duration::from_secs(15), unread.end()).await;
+
+        assert!(told.is_ok(), "it has not heard that it has to give way");
+        drop(unread);
+        waiting.await.unwrap();
+        others.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_begins_frees_what_its_connection_held_before_x_141() {
+        let limits = MemoryLimits { budget: 40 * MEBI, per_user: 20 * MEBI };
+        let (purse, user): (_, Arc<str>) = (Arc::new(Purse::new(limits, Clock::start())), "greedy".into());
+        let (mut one, mut other) = (Hold::new(&purse, 1), Hold::new(&purse, 2));
+        one.offer(&user, 20 * MEBI);
+        other.ask(&user, MEBI);
+        assert!(other.is_waiting());
+        let waiter = Arc::clone(&purse);
+        let waiting = tokio::spawn(async move { waiter.wait_for_room("greedy").await });
+        tokio::task::yield_now().await;
+
+        // The message is as long as what was held with the reply.
+        one.ask(&user, 20 * MEBI);
+
+        timeout(LOOK / 2, waiting).await.unwrap().unwrap();
+        for hold in [&mut other, &mut one] {
+            assert_eq!(timeout(LOOK / 2, hold.told()).await, Ok(Told::GoOn));
+        }
+        assert_eq!(purse.look(|held, waiting, _| (held.now(), waiting)), (21 * MEBI, 0));
     }
 }

@@ -1,5 +1,8 @@
 //! What all tasks of the hub share.
 
+#[cfg(test)]
+mod tests;
+
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -182,7 +185,9 @@ impl Shared {
         let users = self.users();
         let mut limits = config.limits;
         // Of those that go on, too.
-        config.places.before(config.connections(), users.all().count()).set(&mut limits.queue);
+        let count = users.all().count();
+        config.places.before(config.connections(), count).set(&mut limits.queue);
+        limits.memory = config.memory(count);
         match Reserve::of(&config).fit(&mut limits.doors) {
             Ok(fitted) => fitted.log(),
             // It was lowered meanwhile: those that are there go on.
@@ -220,6 +225,12 @@ impl Shared {
 
     pub(super) fn users(&self) -> Arc<Users> {
         Arc::clone(&self.users.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What becomes of a connection on which this user has logged in just now: a reload may have come meanwhile.
+    pub(super) fn fate_of(&self, user: &User) -> Option<Ending> {
+        // A new connection has nothing open upstream, so its identity there may be any.
+        fate_of(user, &self.users(), &BTreeSet::new())
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {
@@ -349,14 +360,13 @@ impl Settings {
 
 /// What becomes of connections on which somebody has logged in.
 fn fates_of(before: &Users, after: &Users, others: &BTreeSet<String>) -> BTreeMap<Arc<str>, Ending> {
-    let fate = |user: &Arc<User>| match after.get(&user.name) {
-        None => Some(Ending::UserRemoved),
-        Some(now) => {
-            let is_other = now.upstream.as_deref().is_some_and(|identity| others.contains(identity));
-            (is_other || !now.is_proven_as(user)).then_some(Ending::UserChanged)
-        }
-    };
-    before.all().filter_map(|user| Some((Arc::clone(&user.name), fate(user)?))).collect()
+    before.all().filter_map(|user| Some((Arc::clone(&user.name), fate_of(user, after, others)?))).collect()
+}
+
+fn fate_of(user: &User, after: &Users, others: &BTreeSet<String>) -> Option<Ending> {
+    let Some(now) = after.get(&user.name) else { return Some(Ending::UserRemoved) };
+    let is_other = now.upstream.as_deref().is_some_and(|identity| others.contains(identity));
+    (is_other || !now.is_proven_as(user)).then_some(Ending::UserChanged)
 }
 
 impl Entrance {

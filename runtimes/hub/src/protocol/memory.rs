@@ -87,21 +87,23 @@ impl Memory {
         Self { limits, held: Gauge::default(), untaken: 0, of_user, holders, asks: 0, waiting: 0 }
     }
 
-    /// A client has begun a message, with which its connection holds so many bytes. Whether it may be read on; otherwise it waits until
-    /// [`next_grant`](Self::next_grant) names it.
+    /// A client has begun a message, with which its connection holds so many bytes, and nothing of what came before. Whether it may be read on;
+    /// otherwise it waits until [`next_grant`](Self::next_grant) names it, which may be at once.
     pub fn ask(&mut self, now: Instant, holder: Holder, user: &Arc<str>, bytes: usize) -> bool {
-        // Those that wait would have been granted what is free, if they could be.
-        if self.has_room(user) {
+        let has_held = self.holders.get(&holder).is_some_and(|held| held.bytes > 0);
+        // Otherwise it could wait for room that it takes itself.
+        self.set(holder, user, 0);
+        // Those that wait would have been granted what was free before, if they could be. What it has just given back is theirs first.
+        let is_behind = has_held && self.waiting > 0;
+        if self.has_room(user) && !is_behind {
             self.set(holder, user, bytes);
             self.watch(now, holder);
             return true;
         }
         self.asks += 1;
         let ask = Ask { bytes, number: self.asks };
-        let held = self.holder(holder, user);
-        let is_new = held.ask.replace(ask).is_none();
-        held.moves = None;
-        self.waiting += usize::from(is_new);
+        self.holder(holder, user).ask = Some(ask);
+        self.waiting += 1;
         false
     }
 
@@ -266,6 +268,30 @@ mod tests {
             memory.set(holder, user, 0);
         }
         assert_eq!((memory.held().now(), memory.of_user.len(), memory.holders.len(), memory.waiting()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn one_that_begins_its_next_message_gives_back_what_the_last_one_took_x_141() {
+        let ([greedy, modest], mut memory) = (users(), Memory::new(LIMITS));
+        for holder in 1..=3 {
+            assert!(memory.ask(at(0), holder, &greedy, 48 * MEBI));
+            memory.set(holder, &greedy, 48 * MEBI);
+        }
+
+        for holder in 1..=3 {
+            let is_granted = memory.ask(at(1), holder, &greedy, 48 * MEBI);
+            assert!(is_granted || memory.next_grant(at(1)) == Some(holder), "{holder}");
+        }
+
+        assert!(!memory.ask(at(2), 4, &modest, 48 * MEBI));
+        assert!(!memory.ask(at(2), 1, &greedy, 48 * MEBI), "it waits behind the one that was there");
+        assert_eq!((memory.next_grant(at(2)), memory.next_grant(at(2))), (Some(4), None));
+        memory.set(4, &modest, 0);
+        assert_eq!((memory.next_grant(at(3)), memory.waiting()), (Some(1), 0));
+
+        memory.offer(1, &greedy, 120 * MEBI);
+        memory.ask(at(4), 1, &greedy, MEBI);
+        assert_eq!(memory.untaken(), 0, "its reply was taken");
     }
 
     #[test]

@@ -121,6 +121,7 @@ impl Line {
                 }
                 lock(around.common).doors.log_in(&user.name, around.users).map_err(door_refusal)?;
                 self.user = Some(Arc::clone(&user.name));
+                self.login = Some(user);
             }
         }
         Ok(step.reply)

@@ -89,6 +89,8 @@ pub struct Line {
     agreed: [bool; CompressorId::ALL.len()],
     /// Who logged in.
     user: Option<Arc<str>>,
+    /// The user who logged in last, with what has proven it, until somebody takes it.
+    login: Option<Arc<User>>,
     conversation: Option<Conversation>,
     /// The certificate that the client has shown.
     certificate: Option<Certificate>,
@@ -193,6 +195,7 @@ impl Line {
             is_in: false,
             agreed: [false; CompressorId::ALL.len()],
             user: None,
+            login: None,
             conversation: None,
             certificate: None,
             metadata: None,
@@ -345,6 +348,11 @@ impl Line {
     /// Who has logged in.
     pub fn user(&self) -> Option<&Arc<str>> {
         self.user.as_ref()
+    }
+
+    /// Who has logged in, as it was then: once, so that the hub can see whether a reload has changed that meanwhile.
+    pub fn take_login(&mut self) -> Option<Arc<User>> {
+        self.login.take()
     }
 
     /// What the client has said of itself in its first hello.
