@@ -1,17 +1,19 @@
 //! Writes of any number of items: batches, their retries and their time, what they have done together, and the results of bulkWrite.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bson::{Document, RawDocumentBuf, doc, rawdoc};
+use bson::{Document, RawArrayBuf, RawDocumentBuf, doc, rawdoc};
 use cmap_core::server::CommandEvent;
 use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::{BatchError, Client, OperationError, OperationErrorKind, Runtime, Subscription, WriteResult};
 use cmap_test_server::ServerVersion;
 
+use super::rogue::Rogue;
 use super::{
-    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, options, poll_once, run, until,
-    yield_now,
+    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, connect, options, poll_once, run,
+    until, yield_now,
 };
 
 /// The fewest writes of one command that a client believes.
@@ -206,6 +208,38 @@ pub fn write_concern_errors_stop_nothing_and_are_told_at_the_end_bw_13<H: Harnes
         let result = error.written().unwrap();
         assert_eq!((result.inserted, result.errors.len(), result.concern_errors.len()), (3000, 0, 2));
         assert_eq!((error.code(), count(&client).await), (Some(100), 3000));
+    });
+}
+
+pub fn what_a_batch_has_written_is_told_though_its_retry_fails_bw_14<H: Harness>() {
+    run::<H>(async {
+        let inserts = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&inserts);
+        let server = Rogue::start(move || {
+            let inserts = Arc::clone(&counted);
+            move |name, _| {
+                if name != "insert" {
+                    return rawdoc! {
+                        "ok": 1, "isWritablePrimary": true, "setName": "rs", "logicalSessionTimeoutMinutes": 30,
+                        "maxWireVersion": 25,
+                    };
+                }
+                if inserts.fetch_add(1, Ordering::SeqCst) == 0 {
+                    let concern = rawdoc! { "code": 64, "errmsg": "waiting for replication timed out" };
+                    let labels = ["RetryableWriteError"].into_iter().collect::<RawArrayBuf>();
+                    return rawdoc! { "ok": 1, "n": 2, "writeConcernError": concern, "errorLabels": labels };
+                }
+                let labels = ["RetryableWriteError", "NoWritesPerformed"].into_iter().collect::<RawArrayBuf>();
+                rawdoc! { "ok": 0, "code": 10107, "errmsg": "not primary", "errorLabels": labels }
+            }
+        });
+        let client = connect::<H>(&format!("mongodb://{}/?directConnection=true", server.place())).await.unwrap();
+
+        let error = insert(&client, true, numbers(2)).await.unwrap_err();
+
+        assert_eq!((inserts.load(Ordering::SeqCst), error.retries, error.code()), (2, 1, Some(64)), "{error}");
+        let result = error.written().unwrap();
+        assert_eq!((result.inserted, result.concern_errors.len()), (2, 1), "BW-16");
     });
 }
 

@@ -189,6 +189,27 @@ pub fn a_stream_outlives_a_step_whose_time_is_up_csot_25<H: Harness>() {
     });
 }
 
+pub fn a_stream_outlives_a_step_that_was_dropped_before_its_time_was_up_csot_25<H: Harness>() {
+    run::<H>(async {
+        let (_server, client) = scene::<H>("").await;
+        let watch = client.operation(("db", command(rawdoc! {}))).within(Duration::from_secs(60));
+        let mut stream = watch.watch_with(short()).await.unwrap();
+        // The server says that maxTimeMS has expired, first to the getMore and then to the aggregate.
+        let late = rawdoc! {
+            "failCommands": ["getMore", "aggregate"], "blockConnection": true, "blockTimeMS": 100, "errorCode": 50,
+        };
+        fail(&client, rawdoc! { "times": 2 }, late).await;
+        assert!(stream.try_next().await.unwrap_err().is_timeout());
+
+        assert!(poll_once(&mut Box::pin(stream.try_next())).await.is_none());
+        let error = stream.try_next().await.unwrap_err();
+        insert(&client, 1).await;
+
+        assert!(error.is_timeout() && !stream.is_exhausted(), "{error}");
+        assert_eq!(next(&mut stream).await, 1);
+    });
+}
+
 pub fn a_stream_does_not_wait_for_a_server_that_recovers_x_160<H: Harness>() {
     run::<H>(async {
         // Two secondaries. The one that opens the stream recovers from then on.
@@ -216,7 +237,7 @@ pub fn a_stream_does_not_wait_for_a_server_that_recovers_x_160<H: Harness>() {
         let members = [member(0), member(1)];
         *places.lock().unwrap() = members.iter().map(Rogue::place).collect();
         let seeds = places.lock().unwrap().join(",");
-        let query = "readPreference=secondary&heartbeatFrequencyMS=500&timeoutMS=5000";
+        let query = "readPreference=secondary&heartbeatFrequencyMS=500&timeoutMS=60000";
         let client = connect::<H>(&format!("mongodb://{seeds}/?replicaSet=rs&{query}")).await.unwrap();
         let mut stream = client.operation(("db", command(rawdoc! {}))).watch().await.unwrap();
         let first = opened_at.lock().unwrap()[0];

@@ -130,7 +130,8 @@ pub fn a_hostile_server_makes_a_client_derive_one_key_at_a_time_and_leaves_none_
             "{salts} salts of a hostile server: {most} derived at a time; a ping {took_ms} ms after it turned honest"
         );
         assert_eq!(most, 1);
-        assert!(took < Duration::from_secs(2), "{took:?}");
+        // One derivation would take an hour.
+        assert!(took < Duration::from_secs(60), "{took:?}");
         until(|| tasks.load(Ordering::SeqCst) == 0 && lab.jobs() == 0).await;
         assert_nothing_lost(&client);
     });
@@ -140,7 +141,7 @@ pub fn a_derivation_that_takes_too_long_is_said_so<H: Harness>() {
     run::<H>(async {
         let server = Server::start(u32::MAX);
         // Long enough to come as far as that on a busy machine.
-        let (client, _lab) = client::<H>(&server, "connectTimeoutMS=2000").await;
+        let (client, _lab) = client::<H>(&server, "connectTimeoutMS=2900").await;
 
         let error = establish_error(client.check_out().await);
 

@@ -138,6 +138,30 @@ pub fn a_commit_that_could_not_be_sent_is_no_open_transaction_once_its_session_i
     });
 }
 
+pub fn a_commit_that_could_not_be_sent_is_not_aborted_behind_a_later_write<H: Harness>() {
+    run::<H>(async {
+        let (server, other) = member::<H>("").await;
+        let client = client::<H>(&server, "directConnection=true&maxPoolSize=1&timeoutMS=20").await;
+        let mut session = client.start_session().unwrap();
+        session.start_transaction().unwrap();
+        within_long(&mut session, increment_command()).await;
+        let held = client.check_out_within(LONG).await.unwrap();
+        assert!(session.commit_transaction().await.is_err());
+        drop(held);
+        // The server aborts the transaction by the number of this write.
+        within_long(&mut session, doc! { "insert": "c", "documents": [{ "_id": 1 }] }).await;
+        let data = doc! { "failCommands": ["abortTransaction"], "closeConnection": true };
+        let cut_off = doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data };
+        other.operation(("admin", cut_off)).on(Writable).run().await.unwrap();
+
+        drop(session);
+        assert_eq!(client.close(LONG).await, Ok(0));
+
+        assert_eq!(client.stats().closed.error, 0, "an abort was sent");
+        transact(&other).await.unwrap();
+    });
+}
+
 pub fn a_cursor_whose_close_is_given_up_is_ended_on_the_server<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
@@ -212,6 +236,26 @@ pub fn a_closing_client_ends_the_transactions_that_were_dropped_before<H: Harnes
         let mut session = client.start_session().unwrap();
         session.start_transaction().unwrap();
         increment(&mut session).await.unwrap();
+
+        drop(session);
+        assert_eq!(client.close(LONG).await, Ok(0));
+
+        transact(&other).await.unwrap();
+        assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_closing_client_repeats_an_abort_that_an_overloaded_server_refused<H: Harness>() {
+    run::<H>(async {
+        let (server, client) = member::<H>("").await;
+        let other = self::client::<H>(&server, "directConnection=true").await;
+        let mut session = client.start_session().unwrap();
+        session.start_transaction().unwrap();
+        increment(&mut session).await.unwrap();
+        let labels = vec!["SystemOverloadedError", "RetryableError"];
+        let data = doc! { "failCommands": ["abortTransaction"], "errorCode": 462, "errorLabels": labels };
+        let refuse = doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
+        other.operation(("admin", refuse)).on(Writable).run().await.unwrap();
 
         drop(session);
         assert_eq!(client.close(LONG).await, Ok(0));
@@ -343,6 +387,24 @@ pub fn a_cursor_dropped_during_its_get_more_is_ended_on_the_server<H: Harness>()
         assert_eq!(client.close(LONG).await, Ok(0));
         drop(client);
         lab.all_tasks_ended().await;
+    });
+}
+
+pub fn a_cursor_closed_during_its_get_more_is_ended_on_the_server_when_the_call_returns<H: Harness>() {
+    run::<H>(async {
+        let server = LocalServer::start();
+        let (client, other) = (client::<H>(&server, "").await, client::<H>(&server, "").await);
+        fill(&client).await;
+        let mut cursor = find(&client).await;
+        block(&other, "getMore").await;
+        for _ in 0..2 {
+            cursor.try_next().await.unwrap();
+        }
+        assert!(poll_once(&mut Box::pin(cursor.try_next())).await.is_none());
+
+        cursor.close().await;
+
+        assert_eq!(open_cursors(&other).await, 0);
     });
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use cmap_core::connection::Phase;
 use cmap_core::pool::IdentityId;
@@ -110,6 +111,19 @@ pub fn a_user_who_was_removed_gets_no_connection<H: Harness>() {
         assert_eq!(user(&mut in_use).await, "next");
         drop(in_use);
         assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_close_counts_the_connections_of_further_users<H: Harness>() {
+    run::<H>(async {
+        let server = secure();
+        let client = logged_in::<H>(&server, "").await;
+        let next = added::<H>(&client, "next").await;
+        let leaked = client.check_out().identity(next).await.unwrap();
+
+        assert_eq!(client.close(Duration::from_millis(10)).await.unwrap(), 1);
+
+        drop(leaked);
     });
 }
 

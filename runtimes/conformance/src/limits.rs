@@ -64,6 +64,8 @@ pub fn a_wait_queue_timeout_says_how_the_pool_looked<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         let client = client::<H>(&server, "maxPoolSize=1&waitQueueTimeoutMS=1000").await;
+        // The limit is none of the establishment's.
+        client.warm_up(1, Duration::from_secs(60)).await.unwrap();
         let _in_use = client.check_out().await.unwrap();
 
         let error = client.check_out().await.unwrap_err();
@@ -98,7 +100,7 @@ pub fn a_limit_cuts_off_the_wait_for_a_further_reply<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         // The monitor checks too seldom to interrupt it.
-        let query = "socketTimeoutMS=200&serverMonitoringMode=poll&heartbeatFrequencyMS=3600000";
+        let query = "socketTimeoutMS=1000&serverMonitoringMode=poll&heartbeatFrequencyMS=3600000";
         let client = client::<H>(&server, query).await;
         let mut connection = client.check_out().await.unwrap();
         let hello = connection.run_command("admin", rawdoc! { "hello": 1 }).await.unwrap();

@@ -2,18 +2,20 @@
 //! numbers, and what they leave open.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bson::{Document, RawDocument, RawDocumentBuf, doc, rawdoc};
 use cmap_core::connection::auth::{Login, MechanismError, Payload, SaslConversation, SaslMechanism, SaslStep};
 use cmap_core::connection::{Fault, Phase};
 use cmap_core::options::ClientOptions;
+use cmap_core::server::CommandEvent;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{Client, CommandErrorKind, OperationError, OperationErrorKind, Reply, TokenReply, TokenRequest};
 
 use super::rogue::Rogue;
 use super::{
-    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, establish_error, poll_once, run, the_server, told,
+    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, establish_error, poll_once, run,
+    the_server, told, until, yield_now,
 };
 
 /// The callback of a test: the tokens that it returns, one after the other, and the requests that it got. The last token is returned
@@ -64,8 +66,15 @@ async fn insert<R: Runtime>(client: &Client<R>) -> Result<Reply<'static>, Operat
 
 /// Has these commands fail once, or as often as said, on connections of the application `suite`.
 async fn fail<H: Harness>(server: &LocalServer, times: i32, commands: &[&str], code: i32) {
+    fail_late::<H>(server, times, commands, code, 0).await;
+}
+
+/// As [`fail`] does, after so many milliseconds each.
+async fn fail_late<H: Harness>(server: &LocalServer, times: i32, commands: &[&str], code: i32, millis: i32) {
     let commands: Vec<&str> = commands.to_vec();
-    let data = doc! { "failCommands": commands, "errorCode": code, "appName": "suite" };
+    let data = doc! {
+        "failCommands": commands, "errorCode": code, "appName": "suite", "blockConnection": true, "blockTimeMS": millis,
+    };
     as_operator::<H>(
         server,
         "admin",
@@ -226,6 +235,87 @@ pub fn prose_4_1_reauthentication_succeeds<H: Harness>() {
 
         assert_eq!((provider.calls(), client.stats().created), (2, 1));
         assert_nothing_lost(&client);
+    });
+}
+
+pub fn another_login_has_what_the_command_has_left_of_its_time<H: Harness>() {
+    run::<H>(async {
+        let (server, provider) = (server(), Provider::of(&["first-token", "second-token"]));
+        let client = provider.client::<H>(&server, "appName=suite").await;
+        let mut connection = client.check_out().await.unwrap();
+        // Each of them takes less than the limit.
+        fail_late::<H>(&server, 2, &["find", "saslStart"], REAUTHENTICATE, 600).await;
+
+        let within = Duration::from_secs(1);
+        let error = connection.run_command_within("db", rawdoc! { "find": "c" }, within).await.unwrap_err();
+
+        assert!(error.is_timeout(), "{error}");
+        drop(connection);
+        assert_nothing_lost(&client);
+    });
+}
+
+pub fn a_command_that_is_sent_again_says_how_much_of_its_time_is_left_csot_9<H: Harness>() {
+    run::<H>(async {
+        let (server, provider) = (server(), Provider::of(&["first-token", "second-token"]));
+        let (options, _) = ClientOptions::parse(&server.uri("authMechanism=MONGODB-OIDC&appName=suite")).unwrap();
+        let fetch = move |request| std::future::ready(provider.answer(request));
+        let builder = super::builder::<H>(options).oidc_callback(fetch).observe_commands(true);
+        let client = builder.build().await.unwrap();
+        let mut connection = client.check_out().await.unwrap();
+        let mut events = client.subscribe(1000);
+        fail_late::<H>(&server, 1, &["find"], REAUTHENTICATE, 300).await;
+
+        let within = Duration::from_secs(60);
+        connection.run_command_within("db", rawdoc! { "find": "c" }, within).await.unwrap();
+
+        drop(connection);
+        let max_time = |event: &Arc<CommandEvent>| {
+            let CommandEvent::CommandStarted { document, sent } = &**event else { return None };
+            (sent.name == "find").then(|| document.get_i64("maxTimeMS").unwrap())
+        };
+        let sent: Vec<i64> = command_events(&client, &mut events).await.iter().filter_map(max_time).collect();
+        // A round trip may have turned out to be shorter.
+        assert!(sent.len() == 2 && sent[1] < sent[0] - 200, "{sent:?}");
+    });
+}
+
+pub fn a_cursor_that_is_given_up_during_another_login_costs_its_connection<H: Harness>() {
+    run::<H>(async {
+        let (server, provider) = (server(), Provider::of(&["first-token", "second-token"]));
+        let client = provider.client::<H>(&server, "appName=suite").await;
+        find(&client).await.unwrap();
+        fail_late::<H>(&server, 2, &["find", "saslStart"], REAUTHENTICATE, 300).await;
+        let runtime = H::Runtime::current().unwrap();
+        let mut making = Box::pin(client.operation(("db", doc! { "find": "c" })).cursor());
+
+        // The login has begun when it has asked for a token; soon its command is sent.
+        let mut asked_at: Option<Instant> = None;
+        while asked_at.is_none_or(|asked_at| runtime.now() < asked_at + Duration::from_millis(100)) {
+            assert!(poll_once(&mut making).await.is_none());
+            asked_at = asked_at.or_else(|| (provider.calls() == 2).then(|| runtime.now()));
+            yield_now().await;
+        }
+        drop(making);
+
+        until(|| client.stats().counts.total() == 0).await;
+        assert_nothing_lost(&client);
+    });
+}
+
+pub fn the_token_of_a_user_who_was_removed_is_forgotten<H: Harness>() {
+    run::<H>(async {
+        let (server, provider) = (server(), Provider::of(&["first-token"]));
+        let client = provider.client::<H>(&server, "").await;
+        let (options, _) = ClientOptions::parse(&server.uri_as("me", "authMechanism=MONGODB-OIDC")).unwrap();
+        let me = options.credential.unwrap();
+
+        for calls in [1, 2] {
+            let identity = client.add_identity(me.clone()).unwrap();
+            drop(client.check_out().identity(identity).await.unwrap());
+            assert_eq!(provider.calls(), calls);
+            client.remove_identity(identity);
+        }
     });
 }
 

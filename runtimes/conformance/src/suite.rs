@@ -195,6 +195,7 @@ macro_rules! conformance {
                 the_first_error_ends_an_ordered_insert_and_says_what_was_done_bw_12,
                 an_unordered_insert_goes_on_and_gathers_all_errors_bw_12,
                 write_concern_errors_stop_nothing_and_are_told_at_the_end_bw_13,
+                what_a_batch_has_written_is_told_though_its_retry_fails_bw_14,
                 an_error_of_a_command_ends_an_unordered_insert_too_bw_14,
                 all_batches_have_one_limit_of_time_csot_29,
                 an_item_that_fits_into_no_message_is_named_bw_4,
@@ -248,16 +249,19 @@ macro_rules! conformance {
                 an_abort_that_has_no_connection_in_time_goes_on,
                 a_commit_that_is_given_up_before_it_was_sent_goes_on,
                 a_commit_that_could_not_be_sent_is_no_open_transaction_once_its_session_is_dropped,
+                a_commit_that_could_not_be_sent_is_not_aborted_behind_a_later_write,
                 a_cursor_whose_close_is_given_up_is_ended_on_the_server,
                 a_cursor_that_is_given_up_while_its_command_runs_is_ended_on_the_server,
                 a_closing_client_ends_the_cursors_that_were_dropped_before,
                 a_closing_client_ends_the_transactions_that_were_dropped_before,
+                a_closing_client_repeats_an_abort_that_an_overloaded_server_refused,
                 a_close_without_patience_waits_for_no_cursor,
                 cursors_dropped_with_their_client_are_ended_on_the_server,
                 cursors_dropped_while_no_connection_is_free_wait_in_one_place_and_end_by_one_command,
                 a_get_more_that_nobody_waits_for_gives_its_connection_back,
                 a_tailable_cursor_outlives_a_reader_that_is_busy_for_longer_than_its_limit,
                 a_cursor_dropped_during_its_get_more_is_ended_on_the_server,
+                a_cursor_closed_during_its_get_more_is_ended_on_the_server_when_the_call_returns,
                 a_cursor_dropped_during_its_get_more_behind_a_load_balancer_ends_with_its_connection,
             }
             identities {
@@ -267,6 +271,7 @@ macro_rules! conformance {
                 a_users_wrong_password_is_nobody_elses_matter,
                 the_clients_own_wrong_password_is_nobody_elses_matter,
                 a_user_who_was_removed_gets_no_connection,
+                a_close_counts_the_connections_of_further_users,
                 users_are_served_again_after_their_server_was_gone,
                 many_tasks_of_three_users_keep_to_one_limit,
             }
@@ -388,6 +393,7 @@ macro_rules! conformance {
                 a_step_in_a_session_that_is_dropped_loses_no_change,
                 a_stream_goes_on_in_its_session_and_leaves_no_cursor_behind_cs_14_cs_15,
                 a_stream_outlives_a_step_whose_time_is_up_csot_25,
+                a_stream_outlives_a_step_that_was_dropped_before_its_time_was_up_csot_25,
                 a_stream_does_not_wait_for_a_server_that_recovers_x_160,
                 a_stream_behind_a_load_balancer_goes_on_over_another_connection,
                 a_stream_ends_with_what_it_watches_and_another_starts_after_it_cs_16,
@@ -464,6 +470,10 @@ macro_rules! conformance {
                 prose_3_2_a_refused_token_that_is_not_of_the_cache_is_an_error,
                 prose_3_3_an_unexpected_error_code_does_not_clear_the_cache,
                 prose_4_1_reauthentication_succeeds,
+                another_login_has_what_the_command_has_left_of_its_time,
+                a_command_that_is_sent_again_says_how_much_of_its_time_is_left_csot_9,
+                a_cursor_that_is_given_up_during_another_login_costs_its_connection,
+                the_token_of_a_user_who_was_removed_is_forgotten,
                 prose_4_2_and_4_3_commands_fail_if_reauthentication_fails,
                 prose_4_4_reauthentication_sends_no_hello_and_so_does_not_speculate,
                 prose_4_5_reauthentication_succeeds_in_a_session,
@@ -615,6 +625,7 @@ macro_rules! conformance_of_listeners {
                 who_fails_again_and_again_is_turned_away_before_the_handshake,
                 who_hangs_up_before_a_hello_keeps_out_no_agent_of_that_address,
                 ten_thousand_half_open_agents_cost_a_bounded_number_of_sockets,
+                who_says_nothing_keeps_out_no_agent_of_that_address,
             }
         }
     };

@@ -244,11 +244,11 @@ pub fn a_commit_has_the_limit_of_its_session_or_one_of_its_own_csot_26<H: Harnes
         client.operation(("db", insert(0))).on(Writable).run().await.unwrap();
         let mut events = client.subscribe(10_000);
         let mut options = SessionOptions::default();
-        options.timeout = Some(Duration::from_secs(5));
-        options.transactions.max_commit_time = Some(Duration::from_secs(60));
+        options.timeout = Some(Duration::from_secs(60));
+        options.transactions.max_commit_time = Some(Duration::from_secs(600));
         let mut session = client.start_session_with(options).unwrap();
 
-        for limit in [None, Some(Duration::from_secs(2))] {
+        for limit in [None, Some(Duration::from_secs(20))] {
             session.start_transaction().unwrap();
             run_in(&mut session, increment()).await.unwrap();
             match limit {
@@ -258,14 +258,15 @@ pub fn a_commit_has_the_limit_of_its_session_or_one_of_its_own_csot_26<H: Harnes
         }
         session.start_transaction().unwrap();
         run_in(&mut session, increment()).await.unwrap();
-        session.abort_transaction_within(Duration::from_secs(3)).await.unwrap();
+        session.abort_transaction_within(Duration::from_secs(30)).await.unwrap();
 
         let all = sent(&client, &mut events).await;
         let limits = |name| named(&all, name).iter().map(|one| one.get_i64("maxTimeMS").unwrap()).collect::<Vec<_>>();
         let commits = limits("commitTransaction");
-        assert!(commits.len() == 2 && commits[0] <= 5000 && commits[0] > 2000 && commits[1] <= 2000, "{commits:?}");
+        assert_eq!(commits.len(), 2);
+        assert!((20_001..=60_000).contains(&commits[0]) && commits[1] <= 20_000, "{commits:?}");
         let aborts = limits("abortTransaction");
-        assert!(aborts.len() == 1 && aborts[0] <= 3000, "{aborts:?}");
+        assert!(aborts.len() == 1 && aborts[0] <= 30_000, "{aborts:?}");
         assert_eq!(count(&client, doc! { "n": 2 }).await, 1);
     });
 }
@@ -300,8 +301,8 @@ pub fn a_commit_in_a_closed_client_is_not_repeated_x_150<H: Harness>() {
         let client = client_of_member::<H>(&server).await;
         let mut session = client.start_session().unwrap();
 
-        // Short, or a loop without an end would take two minutes.
-        let limit = Duration::from_secs(1);
+        // A loop without an end would take two minutes.
+        let limit = Duration::from_secs(30);
         let close = async |session: &mut Session<H::Runtime>, client: &mut ClientOf<H>| {
             run_in(session, insert(1)).await?;
             assert_eq!(client.close(Duration::ZERO).await, Ok(0));
