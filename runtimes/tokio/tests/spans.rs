@@ -212,12 +212,12 @@ async fn a_check_out_that_waits_has_a_span_within_that_of_its_caller() {
     let listener = Listener::default();
     let _guard = tracing::subscriber::set_default(listener.clone());
     let server = LocalServer::start();
-    let options = ClientOptions::parse(&server.uri("maxPoolSize=1&waitQueueTimeoutMS=20")).unwrap().0;
+    let options = ClientOptions::parse(&server.uri("maxPoolSize=1")).unwrap().0;
     let client = Client::builder(options).watch_holders(true).build().await.unwrap();
 
     let request = async {
         let held = client.check_out().label("first").await.unwrap();
-        client.check_out().label("second").await.unwrap_err();
+        client.check_out_within(Duration::from_millis(20)).label("second").await.unwrap_err();
         drop(held);
         client.check_out().label("served at once").await.unwrap();
     };

@@ -10,7 +10,7 @@ use cmap_runtime::{Client, Runtime};
 use super::links::Linked;
 use super::{Members, Tally, on_tokio, pause, through_failovers};
 
-const OPTIONS: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=500&timeoutMS=10000";
+const OPTIONS: &str = "heartbeatFrequencyMS=500&connectTimeoutMS=500&timeoutMS=60000";
 
 #[test]
 fn no_check_out_ends_in_an_error_on_tokio() {

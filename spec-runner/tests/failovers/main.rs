@@ -33,7 +33,7 @@ const CUT: Duration = Duration::from_secs(2);
 
 /// The longest time until every task is served again, from the moment at which nothing hinders that any more: the link or the members
 /// are back, or the primary has stepped down.
-const RECOVERY: Duration = Duration::from_secs(4);
+const RECOVERY: Duration = Duration::from_secs(30);
 
 /// What the tasks of a client have met.
 #[derive(Default)]

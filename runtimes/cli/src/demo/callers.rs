@@ -13,7 +13,7 @@ use super::figures::Scene;
 use crate::soak::failure::Failure;
 use crate::soak::outage::Outages;
 
-/// A task that saw an error tries again after this time.
+/// A task that saw an error tries again after this time, and one that keeps a connection looks again.
 const REST: Duration = Duration::from_millis(10);
 
 /// What all tasks note, and how they are told to stop.
@@ -77,9 +77,18 @@ impl<R: Runtime> Caller<R> {
     }
 }
 
-/// Keeps one connection for this long.
-pub(super) async fn keep<R: Runtime>(client: Client<R>, runtime: R, time: Duration) -> Result<ConnectionId, Failure> {
+/// Keeps one connection, of which it tells `held`, until it is released.
+pub(super) async fn keep<R: Runtime>(
+    client: Client<R>,
+    runtime: R,
+    held: Sender<()>,
+    is_released: Arc<AtomicBool>,
+) -> Result<ConnectionId, Failure> {
     let connection = client.check_out().label("kept").await?;
-    runtime.sleep_until(runtime.now() + time).await;
+    // The receiver is gone if the stage has stopped waiting.
+    let _ = held.send(());
+    while !is_released.load(Ordering::Relaxed) {
+        runtime.sleep_until(runtime.now() + REST).await;
+    }
     Ok(connection.id())
 }

@@ -3,6 +3,7 @@
 //! The thread that plays them only watches, and stops and starts the server; the client and all tasks live in the runtime.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -78,6 +79,7 @@ impl Stage<'_, '_> {
         let cast = Cast { runtime, client, ledger: Arc::default() };
         cast.greet()?;
         let tasks = cast.begin(self.plan.tasks);
+        cast.await_ping();
 
         let busy = self.scene(&cast, "busy", self.plan.part(35), 40)?;
         let surroundings = if self.server.is_some() { Surroundings::Killed } else { Surroundings::Slow };
@@ -112,14 +114,18 @@ impl Stage<'_, '_> {
     ) -> Result<(Played, Option<ConnectionId>), SessionError> {
         let time = self.plan.part(25);
         let (sender, kept) = channel();
-        // A little longer than the scene, so that the status at its end shows it.
-        let keeping = keep(cast.client.clone(), cast.runtime.clone(), time + 2 * STEP);
+        let (tell_held, held) = channel();
+        let is_released = Arc::new(AtomicBool::new(false));
+        let keeping = keep(cast.client.clone(), cast.runtime.clone(), tell_held, Arc::clone(&is_released));
         cast.runtime.spawn(async move {
             // The receiver waits below.
             let _ = sender.send(keeping.await);
         });
+        // One that fails does not tell.
+        let _ = held.recv_timeout(PATIENCE);
         let played = self.scene(cast, "one kept", time, 65)?;
         let status = cast.client.status().to_string();
+        is_released.store(true, Ordering::Relaxed);
         self.screen.say(status.trim_end())?;
         let id = match kept.recv_timeout(PATIENCE) {
             Ok(Ok(id)) => Some(id),
@@ -215,6 +221,14 @@ impl<R: Runtime> Cast<R> {
             self.runtime.spawn(caller.run());
         }
         ends
+    }
+
+    /// Waits for the first ping: a scene may be short, and the machine slow.
+    fn await_ping(&self) {
+        let patience_ends = self.runtime.now() + PATIENCE;
+        while self.ledger.scene().pings() == 0 && self.runtime.now() < patience_ends {
+            thread::sleep(STEP / 10);
+        }
     }
 
     /// Waits for the tasks and closes the client; returns how many did not end, and connections that were cut off.

@@ -215,6 +215,8 @@ impl<R: Runtime> Session<'_, R> {
 
     /// Kills the server, leaves clients alone for a while, and starts it again.
     fn restart_server(&mut self, every: Duration) -> Result<(), SessionError> {
+        // A machine that has much else to do may not have come to that yet.
+        self.await_recovery();
         let Some(server) = &mut self.server else { return Ok(()) };
         self.logbook.outages().begin();
         self.restarts += 1;
@@ -242,7 +244,7 @@ impl<R: Runtime> Session<'_, R> {
         look(&self.runtime, self.count_tasks, self.server.as_ref(), connections.into())
     }
 
-    /// The last restart may have been a moment ago.
+    /// Waits until an operation has succeeded after the last restart, which may have been a moment ago.
     fn await_recovery(&self) {
         let patience_ends = self.runtime.now() + PATIENCE;
         while self.logbook.outages().unrecovered() > 0 && self.runtime.now() < patience_ends {

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const TASKS: usize = 50;
 
-const OPTIONS: &str = "maxPoolSize=4&heartbeatFrequencyMS=500&connectTimeoutMS=500&timeoutMS=10000";
+const OPTIONS: &str = "maxPoolSize=4&heartbeatFrequencyMS=500&timeoutMS=10000";
 
 #[test]
 fn incidents_are_repeated_and_explained_elsewhere_on_tokio() {

@@ -122,6 +122,15 @@ fn login(mechanism: Mechanism, password: &str, source: &str) -> ConnectionOption
     options
 }
 
+/// What is there after a while.
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let found = (0..3_000).find_map(|_| {
+        thread::sleep(Duration::from_millis(20));
+        look()
+    });
+    found.unwrap_or_else(|| panic!("{what}: not within a minute"))
+}
+
 #[test]
 fn a_user_of_the_command_line_logs_in_by_every_mechanism() {
     let server = Server::start(&["--auth", "user:pen:cil"]);
@@ -195,15 +204,11 @@ fn a_member_that_is_killed_is_replaced_and_listens_again_when_it_is_back() {
             break;
         }
     }
-    assert!(TcpStream::connect(&server.address).is_err(), "nobody listens");
+    eventually("nobody listens", || TcpStream::connect(&server.address).err());
 
     other.run("admin", &order("restart"));
-    // Its socket is there a moment later.
-    let mut back = (0..100).find_map(|_| {
-        thread::sleep(Duration::from_millis(20));
-        TcpStream::connect(&server.address).ok().map(|_| server.connect(&anonymous()).unwrap())
-    });
-    let reply = back.as_mut().unwrap().run("admin", &rawdoc! { "hello": 1 });
+    eventually("it listens", || TcpStream::connect(&server.address).ok());
+    let reply = server.connect(&anonymous()).unwrap().run("admin", &rawdoc! { "hello": 1 });
     assert!(reply.get_bool("secondary").unwrap());
 }
 

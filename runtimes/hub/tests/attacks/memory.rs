@@ -8,6 +8,7 @@ use cmap_tokio::Client;
 use cmap_tokio::bson::spec::BinarySubtype;
 use cmap_tokio::bson::{Binary, RawArrayBuf, RawDocument, cstr, rawdoc};
 use cmap_tokio::cmap_core::topology::ServerSelector::Writable;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -20,7 +21,10 @@ use crate::strangers::{free_address, page};
 const ANNOUNCED: i32 = 47_000_000;
 const SENT: usize = 40_000_000;
 
-/// In how long the hub has read from one of them, on a machine that has much else to do.
+/// How long a client is held up at most that sends promptly: less than the ten seconds after which the others have to give way.
+const PROMPTLY: Duration = Duration::from_secs(9);
+
+/// In how long the hub has read from one of them, or all of them hold what they can, on a machine that has much else to do.
 const READ_WITHIN: Duration = Duration::from_secs(60);
 
 /// Of how many documents of a megabyte the large replies are.
@@ -39,7 +43,7 @@ struct Attack {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_that_are_half_sent_hold_no_more_than_the_budget_and_hold_up_nobody_who_sends_promptly_x_141() {
-    let (lasts, promptly) = (Duration::from_secs(3), Duration::from_secs(5));
+    let (lasts, promptly) = (Duration::from_secs(3), PROMPTLY);
     hold_out(Attack { clients: 20, addresses: 1, budget: 64 << 20, lasts, promptly }).await;
 }
 
@@ -107,15 +111,18 @@ async fn replies_that_are_not_taken_hold_no_more_than_their_part_of_the_budget_a
     let before = hub.process.resident();
 
     let takers: Vec<_> = (0..60).map(|number| tokio::spawn(take_nothing(hub.address, number))).collect();
-    let (begun, mut most) = (Instant::now(), 0);
-    while begun.elapsed() < Duration::from_secs(3) {
-        timeout(Duration::from_secs(5), insert(&modest)).await.expect("its part is free");
+    let (begun, mut most, mut report) = (Instant::now(), 0, Value::Null);
+    let is_full = |report: &Value| {
+        let [held, waiting] = ["most_held", "waiting"].map(|key| report["memory"][key].as_u64());
+        held >= Some(BUDGET / 2) && waiting > Some(40)
+    };
+    while begun.elapsed() < Duration::from_secs(3) || (!is_full(&report) && begun.elapsed() < READ_WITHIN) {
+        timeout(PROMPTLY, insert(&modest)).await.expect("its part is free");
         most = most.max(hub.process.resident());
+        report = report_at(status).await;
         sleep(Duration::from_millis(100)).await;
     }
 
-    let (_, text) = page(status, "/status.json").await;
-    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
     let held = report["memory"]["most_held"].as_u64().unwrap();
     // What is beyond its part are the replies to what ran.
     assert!((BUDGET / 2..BUDGET).contains(&held), "{held} bytes, {report:#}");
@@ -137,7 +144,7 @@ async fn until_nothing_is_left(status: SocketAddr) {
         if left.iter().all(|(_, count)| *count == 0) {
             return;
         }
-        assert!(gone.elapsed() < Duration::from_secs(10), "something is left over: {left:?}");
+        assert!(gone.elapsed() < Duration::from_secs(60), "something is left over: {left:?}");
         sleep(Duration::from_millis(100)).await;
     }
 }
@@ -216,10 +223,13 @@ async fn hear(socket: &mut TcpStream) {
     socket.read_exact(&mut vec![0; length - 4]).await.unwrap();
 }
 
+async fn report_at(status: SocketAddr) -> Value {
+    serde_json::from_str(&page(status, "/status.json").await.1).unwrap()
+}
+
 /// What the hub counts of clients that are there.
 async fn left_over(status: SocketAddr) -> [(&'static str, u64); 7] {
-    let (_, text) = page(status, "/status.json").await;
-    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let report = report_at(status).await;
     let paths = [
         "/memory/held",
         "/memory/waiting",
@@ -229,5 +239,5 @@ async fn left_over(status: SocketAddr) -> [(&'static str, u64); 7] {
         "/connections",
         "/strangers",
     ];
-    paths.map(|path| (path, report.pointer(path).and_then(serde_json::Value::as_u64).unwrap_or_default()))
+    paths.map(|path| (path, report.pointer(path).and_then(Value::as_u64).unwrap_or_default()))
 }

@@ -1,14 +1,14 @@
 //! Each alert of `alerts.yml` is raised by what its page in the runbook is about, and by nothing on a calm day.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use cmap_core::wire::{Flags, Limits, MessageIds, MessageWriter};
 use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::rawdoc;
-use cmap_tokio::{Client, CommandErrorKind};
+use cmap_tokio::{Client, CommandErrorKind, OperationError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
 use super::house::{House, Plan, ask, code, eventually, page};
 use super::servers::Servers;
@@ -80,17 +80,10 @@ async fn count(client: &Client) {
     client.operation(("test", rawdoc! { "count": "c" })).on(Writable).run().await.unwrap();
 }
 
-/// A client's command that takes a second and a half at the server.
-async fn begin_slow(client: &Client) -> tokio::task::JoinHandle<()> {
+/// A client's command that is at a server until it is aborted.
+async fn begin_slow(house: &House, client: &Client) -> JoinHandle<Result<(), OperationError>> {
     client.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
-    let client = client.clone();
-    let slow = tokio::spawn(async move {
-        let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(1500) || true" } };
-        // Whether it is cut off is the test's business.
-        let _ = client.operation(("test", slow)).on(Writable).run().await;
-    });
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    slow
+    house.begin_slow(client).await
 }
 
 #[test]
@@ -131,7 +124,7 @@ async fn a_full_queue_a_long_wait_and_too_many_bytes() {
     ] {
         let limits = format!("[limits]\n{limits}");
         let house = Plan::before(&servers, "maxPoolSize=1").status().more(&limits).start().await;
-        let slow = begin_slow(&house.client().await).await;
+        let slow = begin_slow(&house, &house.client().await).await;
         let other = house.client_with("maxAdaptiveRetries=0").await;
         is_at_zero(&house, alert).await;
         let large = rawdoc! { "insert": "c", "documents": [{ "x": "x".repeat(20_000) }] };
@@ -144,7 +137,7 @@ async fn a_full_queue_a_long_wait_and_too_many_bytes() {
             "HubWaitsTooLong" => raises(&house, "HubWaitsTooLong").await,
             _ => raises(&house, "HubQueueHasTooManyBytes").await,
         }
-        slow.await.unwrap();
+        slow.abort();
     }
 }
 
@@ -154,14 +147,14 @@ async fn a_user_at_its_limit() {
     let limits = "[limits]\nrunning-per-user = 1\nwait-ms = 100";
     let house = Plan::before(&servers, "").status().user("anna", "").more(limits).start().await;
     is_at_zero(&house, "HubUserIsAtItsLimit").await;
-    let slow = begin_slow(&house.client_as("anna", "").await).await;
+    let slow = begin_slow(&house, &house.client_as("anna", "").await).await;
     let other = house.client_as("anna", "").await;
 
     let refused = ask(&mut other.check_out().await.unwrap(), "test", rawdoc! { "count": "c" }).await;
 
     assert_eq!(code(&refused), Some(462), "{refused:?}");
     raises(&house, "HubUserIsAtItsLimit").await;
-    slow.await.unwrap();
+    slow.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,7 +196,7 @@ async fn logins_that_fail() {
     let servers = Servers::single().await;
     let house = Plan::before(&servers, "").status().user("anna", "").start().await;
     for _ in 0..6 {
-        let eve = house.client_as("eve", "timeoutMS=1000").await;
+        let eve = house.client_as("eve", "").await;
         eve.run(("test", rawdoc! { "count": "c" })).await.unwrap_err();
     }
 
@@ -232,7 +225,7 @@ async fn commands_that_fail_and_commands_that_are_cut_off() {
 
     raises(&house, "HubCommandsFail").await;
 
-    let slow = begin_slow(&client).await;
+    let slow = begin_slow(&house, &client).await;
     slow.abort();
 
     raises(&house, "HubCutsCommandsOff").await;

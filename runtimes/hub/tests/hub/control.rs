@@ -43,21 +43,24 @@ async fn the_socket_is_its_owners_and_tells_what_the_hub_and_its_users_are_at() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_holds_commands_up_and_says_when_none_runs() {
     let servers = Servers::single().await;
-    let house = Plan::before(&servers, "").more(CONTROL).start().await;
+    let house = Plan::before(&servers, "").status().more(CONTROL).start().await;
     let client = house.client().await;
     client.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
-    let run = |command| {
-        let client = client.clone();
-        tokio::spawn(async move { client.operation(("test", command)).on(Writable).run().await.map(drop) })
-    };
-    let slow = run(rawdoc! { "find": "c", "filter": { "$where": "sleep(1000) || true" } });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let slow = house.begin_slow(&client).await;
 
     let early = order(house.folder.path(), "pause 0").await;
     assert!(early["error"].as_str().unwrap().starts_with("1 commands still run after 0ns"), "{early}");
-    assert_eq!(order(house.folder.path(), "pause 10").await, json!({ "paused": true }));
-    slow.await.unwrap().unwrap();
-    let held_up = run(rawdoc! { "count": "c" });
+    let folder = house.folder.path().to_owned();
+    let pausing = tokio::spawn(async move { order(&folder, "pause 60").await });
+    // It says nothing while a command runs.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!pausing.is_finished());
+    servers.pass_until(slow).await.unwrap().unwrap();
+    assert_eq!(pausing.await.unwrap(), json!({ "paused": true }));
+    let held_up =
+        tokio::spawn(
+            async move { client.operation(("test", rawdoc! { "count": "c" })).on(Writable).run().await.map(drop) },
+        );
     eventually("it waits", async || order(house.folder.path(), "status").await["queue"]["waiting"] == 1).await;
 
     assert!(!held_up.is_finished());

@@ -143,7 +143,7 @@ async fn commands_that_wait_for_a_primary_keep_no_place_from_reads_of_secondarie
     let reply = ask(&mut connection, "test", count).await;
 
     assert_eq!(code(&reply), None, "{reply:?}");
-    assert!(begun.elapsed() < Duration::from_secs(3), "after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "after {:?}", begun.elapsed());
     assert!(!write.is_finished(), "there is no primary");
     servers.restart();
     write.await.unwrap().unwrap();
@@ -169,21 +169,17 @@ async fn a_cursor_is_not_waited_for_as_long_as_a_primary_x_134() {
     let reply = ask(&mut connection, "test", end).await;
 
     assert_eq!(code(&reply), Some(6), "{reply:?}");
-    assert!(begun.elapsed() < Duration::from_secs(8), "after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(12), "after {:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_handshake_says_of_an_overload_reaches_the_driver_x_134() {
     let servers = Servers::replica_set().await;
-    let house = Plan::before(&servers, "").start().await;
+    let house = Plan::before(&servers, "").status().start().await;
     let client = house.client().await;
     client.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
     // The only connection upstream that there is has something to do.
-    let busy = house.client().await;
-    let slow = rawdoc! { "find": "c", "filter": { "$where": "sleep(2000) || true" } };
-    let running =
-        tokio::spawn(async move { busy.operation(("test", slow)).on(ServerSelector::Writable).run().await.map(drop) });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let running = house.begin_slow(&house.client().await).await;
     let directly = Client::connect(&servers.uri("")).await.unwrap();
     let fail_point = rawdoc! {
         "configureFailPoint": "failCommand", "mode": "alwaysOn",
@@ -201,7 +197,7 @@ async fn what_a_handshake_says_of_an_overload_reaches_the_driver_x_134() {
     let error = CommandReply::read(&reply).failure().unwrap();
     assert_eq!(error.code, Some(6), "{reply:?}");
     assert_eq!(error.labels, ["SystemOverloadedError", "RetryableError"], "{reply:?}");
-    running.await.unwrap().unwrap();
+    servers.pass_until(running).await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,16 +9,19 @@ use cmap_core::wire::CommandReply;
 use cmap_hub::config;
 use cmap_hub::hub::{Hub, Reloaded};
 use cmap_hub::users::{self, NewUser};
+use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
-use cmap_tokio::{Client, CommandErrorKind, Connection};
+use cmap_tokio::{Client, CommandErrorKind, Connection, OperationError};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
 use super::servers::Servers;
 
-/// How long something may take that has to happen.
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+/// How long something may take that has to happen, on a machine that has much else to do. After a minute upstream ends transactions
+/// itself.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// A hub, and the folder of its files.
 pub(crate) struct House {
@@ -37,6 +40,7 @@ pub(crate) struct Plan {
     upstream: String,
     more: String,
     has_status: bool,
+    drain_seconds: Option<u64>,
 }
 
 impl Plan {
@@ -85,6 +89,12 @@ impl Plan {
         self
     }
 
+    /// With other `drain-seconds` than two.
+    pub(crate) fn drain_seconds(mut self, seconds: u64) -> Self {
+        self.drain_seconds = Some(seconds);
+        self
+    }
+
     pub(crate) async fn start(self) -> House {
         let folder = tempfile::tempdir().unwrap();
         let mut text = self.first.clone();
@@ -92,7 +102,8 @@ impl Plan {
             text.push_str("users = 'users.toml'\n");
             write_users(&folder, &self.users, &self.rules);
         }
-        writeln!(text, "drain-seconds = 2\n[upstream]\nuri = '{}'\n{}", self.uri, self.upstream).unwrap();
+        let drain_seconds = self.drain_seconds.unwrap_or(2);
+        writeln!(text, "drain-seconds = {drain_seconds}\n[upstream]\nuri = '{}'\n{}", self.uri, self.upstream).unwrap();
         text.push_str("[[listen]]\naddress = '127.0.0.1:0'\n");
         if self.has_status {
             text.push_str("[status]\naddress = '127.0.0.1:0'\n");
@@ -145,6 +156,31 @@ impl House {
         get(self.hub.status_address().unwrap(), path).await
     }
 
+    /// What its status says, if it has one.
+    pub(crate) async fn report(&self) -> serde_json::Value {
+        serde_json::from_str(&self.get("/status.json").await.1).unwrap()
+    }
+
+    /// Waits until so many commands of this name are at a server. The status lists others, too: those that wait, and those whose client
+    /// has just had the reply.
+    pub(crate) async fn until_at_server(&self, command: &str, count: usize) {
+        eventually("the command is at a server", async || {
+            let report = self.report().await;
+            let running = report["running"].as_array().unwrap().iter();
+            running.filter(|line| line["command"] == command && line["at"] == "server").count() == count
+        })
+        .await;
+    }
+
+    /// Begins a [`slow`] command of a client, which has a server when this returns. The house needs a status.
+    pub(crate) async fn begin_slow(&self, client: &Client) -> JoinHandle<Result<(), OperationError>> {
+        let client = client.clone();
+        let running =
+            tokio::spawn(async move { client.operation(("test", slow())).on(Writable).run().await.map(drop) });
+        self.until_at_server("find", 1).await;
+        running
+    }
+
     /// Writes the configuration anew, with `change` made to its text, and has the hub read it.
     pub(crate) async fn reload(&self, change: impl FnOnce(&str) -> String) -> Reloaded {
         std::fs::write(self.folder.path().join("hub.toml"), change(&self.text)).unwrap();
@@ -193,6 +229,12 @@ pub(crate) async fn ask(connection: &mut Connection, database: &str, command: Ra
             RawDocument::to_owned(&reply)
         }
     }
+}
+
+/// A command that takes a minute of the servers' time for each document of the collection, so that it ends when a test says so: by
+/// [`Servers::pass_until`].
+pub(crate) fn slow() -> RawDocumentBuf {
+    rawdoc! { "find": "c", "filter": { "$where": "sleep(60000) || true" } }
 }
 
 /// Documents with the ids from 0 on.

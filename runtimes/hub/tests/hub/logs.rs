@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use cmap_tokio::Client;
 use cmap_tokio::bson::rawdoc;
 use serde_json::Value;
 
-use super::house::eventually;
+use super::house::{eventually, order, slow};
 use super::program::HubProgram;
 use super::servers::Servers;
 
@@ -33,12 +34,12 @@ async fn the_audit_log_has_who_logs_in_who_fails_to_what_is_refused_and_who_has_
     let log = folder.path().join("log");
     let (filter, users) = ("cmap::hub::audit=info", ["anna".to_owned()]);
     let hub = HubProgram::start_with_log(filter, &log, folder.path(), &servers.uri(""), &users, "");
-    let uri = |login: &str| format!("mongodb://{login}@{}/?loadBalanced=true&timeoutMS=2000", hub.address);
+    let uri = |login: &str| format!("mongodb://{login}@{}/?loadBalanced=true", hub.address);
 
     let client = Client::connect(&uri("anna:secret")).await.unwrap();
     client.run(("test", rawdoc! { "count": "c" })).await.unwrap();
     client.run(("admin", rawdoc! { "shutdown": 1 })).await.unwrap_err();
-    client.close(std::time::Duration::from_secs(1)).await.unwrap();
+    client.close(Duration::from_secs(1)).await.unwrap();
     assert!(!is_served(&uri("eve:guess")).await);
 
     let has = |line: &str, text: &str| text.lines().any(|own| own.contains(line) && own.contains("127.0.0.1"));
@@ -65,7 +66,7 @@ async fn the_log_is_json_where_the_configuration_says_so_and_a_reload_sets_its_l
     let users = ["anna".to_owned()];
     // The file is about the log, and not the environment.
     let hub = HubProgram::start_with_log("off", &log, folder.path(), &servers.uri(""), &users, more);
-    let uri = |login: &str| format!("mongodb://{login}@{}/?loadBalanced=true&timeoutMS=2000", hub.address);
+    let uri = |login: &str| format!("mongodb://{login}@{}/?loadBalanced=true", hub.address);
 
     assert!(is_served(&uri("anna:secret")).await);
     eventually("the login is logged", async || {
@@ -94,15 +95,28 @@ async fn a_command_that_waits_long_for_a_connection_leaves_a_trace_where_the_env
     let traces = folder.path().join("traces");
     fs::create_dir(&traces).unwrap();
     // Both commands have a turn, and there is one connection.
-    let more = "[limits]\nrunning = 4\nreserved = 1\n";
+    let more = "control.path = 'control.sock'\n[limits]\nrunning = 4\nreserved = 1\n";
     let hub = HubProgram::start_with_traces(&traces, folder.path(), &servers.uri("maxPoolSize=1"), more);
     let client = Client::connect(&format!("mongodb://{}/?loadBalanced=true", hub.address)).await.unwrap();
     client.run(("test", rawdoc! { "insert": "c", "documents": [{}] })).await.unwrap();
-    let slow = || rawdoc! { "find": "c", "filter": { "$where": "sleep(2500) || true" } };
+    let is_at = async |place: &str| {
+        let report = order(folder.path(), "status").await;
+        report["running"].as_array().unwrap().iter().any(|line| line["command"] == "find" && line["at"] == place)
+    };
+    let run = || {
+        let client = client.clone();
+        tokio::spawn(async move { client.run(("test", slow())).await.map(drop) })
+    };
 
-    let (one, other) = tokio::join!(client.run(("test", slow())), client.run(("test", slow())));
+    let one = run();
+    eventually("one has the connection", async || is_at("server").await).await;
+    let other = run();
+    eventually("the other one waits for it", async || is_at("pool").await).await;
+    // A wait is long from two seconds on.
+    tokio::time::sleep(Duration::from_millis(2_200)).await;
 
-    one.unwrap();
-    other.unwrap();
+    for ended in [servers.pass_until(one).await, servers.pass_until(other).await] {
+        ended.unwrap().unwrap();
+    }
     eventually("a trace is written", async || fs::read_dir(&traces).unwrap().count() > 0).await;
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -42,6 +43,9 @@ struct State {
 
 /// How much later than the primary the other members of a set in a folder have what was written.
 const LAG: Duration = Duration::from_millis(50);
+
+/// By how much the servers' time goes on at once.
+const STEP: Duration = Duration::from_secs(60);
 
 impl Servers {
     /// The only member of a replica set.
@@ -122,6 +126,18 @@ impl Servers {
         let millis = u64::try_from(time.as_millis()).unwrap();
         self.shared.ahead.fetch_add(millis, Ordering::SeqCst);
         drop(self.shared.with(|deployment, now| deployment.handle_timeout(now)));
+    }
+
+    /// Their time goes on until something has ended that waits for it. What is still on its way to them begins only when it is there, so
+    /// that one step may not be enough.
+    pub(crate) async fn pass_until<F: Future>(&self, ends: F) -> F::Output {
+        let mut ends = pin!(ends);
+        loop {
+            self.pass(STEP);
+            if let Ok(ended) = tokio::time::timeout(Duration::from_millis(50), ends.as_mut()).await {
+                return ended;
+            }
+        }
     }
 
     /// How many connections there are.

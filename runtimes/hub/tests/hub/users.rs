@@ -195,7 +195,7 @@ async fn users_that_a_reload_keeps_go_on_as_their_own_identities_x_133() {
         })
         .concat();
     let plan = Plan::before(&servers, "").user("anna", "upstream = 'writer'").user("ben", "upstream = 'nobody'");
-    let house = plan.upstream("patience-ms = 500").more(&identities).start().await;
+    let house = plan.upstream("patience-ms = 5000").more(&identities).start().await;
     let mut anna = house.client_as("anna", "").await.check_out().await.unwrap();
     let mut ben = house.client_as("ben", "").await.check_out().await.unwrap();
 

@@ -2,6 +2,7 @@
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocumentBuf, rawdoc};
+use cmap_core::wire::CommandReply;
 use cmap_hub::protocol::Begins;
 
 use super::{Client, Hub, at, code};
@@ -39,6 +40,19 @@ fn what_drivers_repeat_is_refused_and_the_rest_at_the_end_x_189() {
         let all = [&find, &numbered(), &update].map(|command| runs(&mut client, &mut hub, 0, command));
         assert_eq!(all, expected, "{begins:?}");
     }
+}
+
+#[test]
+fn a_refusal_says_that_a_numbered_write_may_be_repeated_elsewhere_x_189() {
+    let mut hub = Hub::open();
+    let mut client = Client::greeted(&mut hub);
+    hub.facts.begins = Begins::Unrepeatable;
+
+    let done = client.say(&mut hub, at(0), "test", &numbered());
+
+    let refusal = CommandReply::read(&done.replies[0]).failure().unwrap();
+    assert_eq!(refusal.code, Some(91));
+    assert_eq!(refusal.labels, ["RetryableWriteError", "NoWritesPerformed", "SystemOverloadedError", "RetryableError"]);
 }
 
 #[test]
