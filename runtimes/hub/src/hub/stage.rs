@@ -65,6 +65,17 @@ impl Spread {
 mod tests {
     use super::*;
 
+    #[tokio::test(start_paused = true)]
+    async fn a_hub_that_drains_begins_what_nobody_repeats_until_it_is_about_to_end_x_189() {
+        assert_eq!(Stage::Open.begins(), Begins::Everything);
+        let spread = Spread::of_end(Duration::from_secs(60));
+        assert_eq!(Stage::Draining(spread).begins(), Begins::Unrepeatable);
+
+        tokio::time::advance(spread.over).await;
+
+        assert_eq!([Stage::Draining(spread), Stage::Ended].map(Stage::begins), [Begins::Nothing; 2]);
+    }
+
     #[test]
     fn silent_clients_go_one_after_another_and_those_that_are_heard_later() {
         let from = Instant::now();

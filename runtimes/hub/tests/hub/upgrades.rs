@@ -6,8 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use cmap_tokio::ServerSelector::Writable;
 use cmap_tokio::bson::rawdoc;
@@ -51,7 +50,7 @@ async fn ends(process: &mut Program) -> bool {
     ended.is_some_and(|status| status.success())
 }
 
-/// The same while a client goes on, which notices nothing. One that says nothing would be waited for.
+/// Whether the process ends well while a client goes on, which notices nothing. One that says nothing would be waited for.
 async fn ends_while_asked(process: &mut Program, client: &Client) -> bool {
     let mut ended = None;
     eventually("the old process ends", async || {
@@ -78,35 +77,37 @@ async fn writers_notice_nothing_of_upgrades_x_189() {
     let mut hub = HubProgram::start(folder.path(), &servers.uri(""), &["anna".into()], CONTROL);
     let uri = format!("mongodb://anna:secret@{}/?loadBalanced=true", hub.address);
     let client = Client::connect(&uri).await.unwrap();
-    let ended = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..8)
+    let (ended, written) = (Arc::new(AtomicBool::new(false)), Arc::new([const { AtomicI32::new(0) }; 8]));
+    let writers: Vec<_> = (0..written.len())
         .map(|writer| {
-            let (client, ended) = (client.clone(), Arc::clone(&ended));
+            let (client, ended, written) = (client.clone(), Arc::clone(&ended), Arc::clone(&written));
             tokio::spawn(async move {
-                let mut written = 0;
                 while !ended.load(Ordering::Relaxed) {
-                    insert(&client, &format!("{writer}-{written}")).await.unwrap();
-                    written += 1;
+                    let number = written[writer].load(Ordering::Relaxed);
+                    insert(&client, &format!("{writer}-{number}")).await.unwrap();
+                    written[writer].fetch_add(1, Ordering::Relaxed);
                 }
-                written
             })
         })
         .collect();
+    let counts = || written.each_ref().map(|count| count.load(Ordering::Relaxed));
 
     let mut successors = Vec::new();
     for _ in 0..3 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // A write is repeated twice, so none may meet three upgrades.
+        let before = counts();
+        eventually("all go on writing", async || before.iter().zip(counts()).all(|(before, now)| now > before + 1))
+            .await;
         successors.push(upgrade(folder.path()).await);
     }
     let ended_well = ends(&mut hub.process).await;
     ended.store(true, Ordering::Relaxed);
-    let mut written = 0;
     for writer in writers {
-        written += writer.await.unwrap();
+        writer.await.unwrap();
     }
 
     assert!(ended_well);
-    assert_eq!(count(&client).await, written);
+    assert_eq!(count(&client).await, counts().iter().sum::<i32>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
