@@ -174,9 +174,10 @@ impl CursorTime {
         }
     }
 
-    /// What comes after has another limit, if there is one.
-    pub(super) fn set_limit(&mut self, limit: Option<Limit>) {
-        self.limit = limit.or(self.limit);
+    /// The close that comes now has another limit, if there is one: the time until a deadline is left to it.
+    pub(super) fn set_limit<R: Runtime>(&mut self, context: &Context<R>, limit: Option<Limit>) {
+        let left = |limit: Limit| limit.left(context.driver.clock.runtime()).map_or(Limit::None, Limit::Within);
+        self.limit = limit.map(left).or(self.limit);
     }
 
     /// The limit of a killCursors, which begins anew, and whether the user or the options have set it.

@@ -220,14 +220,14 @@ impl<R: Runtime> Reader<R> {
     /// How long the end of the cursor may take: its operation's limit, or this one.
     pub(super) fn limit_of_close(&self, limit: Option<Limit>) -> Duration {
         let mut time = self.time;
-        time.set_limit(limit);
+        time.set_limit(&self.context, limit);
         time.refreshed(&self.context, PATIENCE).0
     }
 
     /// Ends the cursor on the server, if it is open there: within its operation's limit, or this one.
     pub(super) async fn close(self, session: Option<&mut Session<R>>, limit: Option<Limit>) {
         if let Some(Left::Open(mut cursor) | Left::Failed(mut cursor)) = self.left {
-            cursor.opening.time.set_limit(limit);
+            cursor.opening.time.set_limit(&self.context, limit);
             cursor.kill(session).await;
         }
     }
