@@ -69,7 +69,7 @@ async fn fail<H: Harness>(server: &LocalServer, times: i32, commands: &[&str], c
     fail_late::<H>(server, times, commands, code, 0).await;
 }
 
-/// As [`fail`] does, after so many milliseconds each.
+/// Has these commands fail as often as said, each after so many milliseconds.
 async fn fail_late<H: Harness>(server: &LocalServer, times: i32, commands: &[&str], code: i32, millis: i32) {
     let commands: Vec<&str> = commands.to_vec();
     let data = doc! {

@@ -58,7 +58,7 @@ async fn is_served(client: &Client) -> bool {
 
 const BY_CERTIFICATE: &str = "&authMechanism=MONGODB-X509";
 
-/// The same for those who are not let in, who need not try for long.
+/// A login by certificate that the hub refuses: its client need not try for long.
 const IN_VAIN: &str = "&authMechanism=MONGODB-X509&timeoutMS=2000";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -350,7 +350,8 @@ impl Line {
         self.user.as_ref()
     }
 
-    /// Who has logged in, as it was then: once, so that the hub can see whether a reload has changed that meanwhile.
+    /// Takes the user who has logged in, as it was then, so that the hub sees whether a reload has changed it meanwhile. `None` the
+    /// second time.
     pub fn take_login(&mut self) -> Option<Arc<User>> {
         self.login.take()
     }
