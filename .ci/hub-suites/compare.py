@@ -22,6 +22,10 @@ REASONS = [
         r"TestPooling::test_\w*timeout_message|TestClientBackpressure::test_01|TestOperationIdRetry",
         "a fail point for an application's name does not meet the hub, which has a name of its own upstream",
     ),
+    (
+        r"add_TransientTransactionError_label_to_connection_errors",
+        "a transaction that has lost its connection is over: the hub refuses its later commands, and a fail point for them meets what follows",
+    ),
     (r"TestPooling::", "its connections say hello without loadBalanced, which a hub refuses (X-130)"),
     (r"TestClient::test_(auth_from_uri|username_and_password)", "users that clients create upstream are none of the hub's"),
     (r"test_exhaust$", "exhaust cursors get ordinary batches"),
