@@ -104,6 +104,15 @@ enum UserCommand {
     },
 }
 
+/// Exit status: clients were cut off.
+const CUT: u8 = 1;
+
+/// Exit status: the hub that runs has refused an order of `ctl`.
+const REFUSED: u8 = 1;
+
+/// Exit status: anything else went wrong.
+const UNUSABLE: u8 = 2;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
@@ -112,7 +121,7 @@ fn main() -> ExitCode {
         Some(Command::Ctl { socket, order }) => match control(&arguments.config, socket, &order) {
             Ok(true) => Ok(()),
             // The answer says why.
-            Ok(false) => return ExitCode::FAILURE,
+            Ok(false) => return ExitCode::from(REFUSED),
             Err(error) => Err(error),
         },
         Some(Command::Man { folder }) => clap_mangen::generate_to(Arguments::command(), folder).map_err(Into::into),
@@ -124,7 +133,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Nobody is there who could be told that nobody is there.
             let _ = writeln!(io::stderr(), "cmap-hub: {}", ErrorChain(&*error));
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<CutOff>() { CUT } else { UNUSABLE })
         }
     }
 }

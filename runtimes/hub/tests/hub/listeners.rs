@@ -224,7 +224,7 @@ async fn at_sigterm_an_open_cursor_may_end_and_then_the_program_does() {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_sigterm_ends_the_program_and_its_status_says_that_a_client_was_cut_off() {
+async fn a_second_sigterm_ends_the_program_and_its_status_which_its_unit_expects_says_that_a_client_was_cut_off() {
     let (servers, folder) = (Servers::single().await, tempfile::tempdir().unwrap());
     let mut hub = HubProgram::start(folder.path(), &servers.uri(""), &[], "drain-seconds = 300\n");
     let client = Client::connect(&format!("mongodb://{}/?loadBalanced=true", hub.address)).await.unwrap();
@@ -239,6 +239,8 @@ async fn a_second_sigterm_ends_the_program_and_its_status_says_that_a_client_was
     signal(&hub, "-TERM");
 
     assert_eq!(end_of(&mut hub).await.code(), Some(1));
+    let unit = include_str!("../../systemd/cmap-hub.service");
+    assert!(unit.lines().any(|line| line == "SuccessExitStatus=1"), "{unit}");
 }
 
 /// How the program ends, which is about to.

@@ -155,7 +155,7 @@ async fn a_new_process_that_fails_changes_nothing() {
         fs::write(&config, bad).unwrap();
         let answer = order(folder.path(), "upgrade").await;
         let error = answer["error"].as_str().unwrap();
-        assert!(error.starts_with("the new process has ended (exit status: 1) before it took over; see "), "{error}");
+        assert!(error.starts_with("the new process has ended (exit status: 2) before it took over; see "), "{error}");
     }
 
     insert(&client, "a").await.unwrap();
