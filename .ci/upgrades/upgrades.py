@@ -48,11 +48,17 @@ class Hub:
         listening = [process.stdout.readline().removeprefix("listening on ").strip() for _ in range(listeners)]
         return process, listening
 
+    def order(self, order: str) -> dict:
+        command = [self.program, "ctl", "--socket", self.folder / "control.sock", order]
+        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
     def upgrade(self) -> None:
-        command = [self.program, "ctl", "--socket", self.folder / "control.sock", "upgrade"]
-        answer = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        answer = self.order("upgrade")
         assert answer["upgraded"] and answer["process"] != self.process, answer
         self.process = answer["process"]
+
+    def commands(self) -> int:
+        return self.order("status")["counts"]["commands"]
 
     def uri(self, retry_writes: str) -> str:
         return f"mongodb://{self.address}/?loadBalanced=true&retryWrites={retry_writes}"
@@ -70,6 +76,9 @@ def run(hub: Hub, driver: str, retry_writes: str, upgrades: int) -> bool:
     for _ in range(upgrades):
         hub.upgrade()
         time.sleep(PAUSE)
+        # A driver repeats an operation once, so none may meet two upgrades: by then each writer has come to the new process.
+        while writers.poll() is None and hub.commands() < 3 * WRITERS:
+            time.sleep(0.05)
     # Until the last of the old processes has ended.
     time.sleep(DRAIN + 1)
     met = json.loads(writers.communicate()[0].splitlines()[-1])
