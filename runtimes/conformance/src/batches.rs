@@ -12,8 +12,8 @@ use cmap_test_server::ServerVersion;
 
 use super::rogue::Rogue;
 use super::{
-    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, connect, options, poll_once, run,
-    until, yield_now,
+    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, connect, options, poll_once, roomy,
+    run, until, yield_now,
 };
 
 /// The fewest writes of one command that a client believes.
@@ -260,11 +260,12 @@ pub fn all_batches_have_one_limit_of_time_csot_29<H: Harness>() {
     run::<H>(async {
         let server = member();
         let client = observed::<H>(&server, "directConnection=true").await;
-        let slow = rawdoc! { "failCommands": ["insert"], "blockConnection": true, "blockTimeMS": 300 };
+        let slow_millis = i64::try_from(roomy::<H>(Duration::from_millis(300)).as_millis()).unwrap();
+        let slow = rawdoc! { "failCommands": ["insert"], "blockConnection": true, "blockTimeMS": slow_millis };
         fail(&client, rawdoc! { "times": 3 }, slow).await;
         let operation = client.operation(("db", doc! { "insert": "numbers" })).on(Writable);
 
-        let limited = operation.within(Duration::from_millis(500));
+        let limited = operation.within(roomy::<H>(Duration::from_millis(500)));
         let error = limited.sequence("documents", numbers(3 * MOST)).run().await.unwrap_err();
 
         assert!(error.is_timeout(), "{error}");

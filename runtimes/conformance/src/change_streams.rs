@@ -21,8 +21,8 @@ use super::cursors::{fail, lsid, named, no_cursor_is_open, of_cursor, open_curso
 use super::rogue::Rogue;
 use super::scripted_server::ScriptedServer;
 use super::{
-    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, connect, options, poll_once, run,
-    until, yield_now,
+    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, connect, options, poll_once, roomy,
+    run, until, yield_now,
 };
 
 const LABEL: &str = "ResumableChangeStreamError";
@@ -173,9 +173,10 @@ pub fn a_stream_outlives_a_step_whose_time_is_up_csot_25<H: Harness>() {
     run::<H>(async {
         let (_server, client) = scene::<H>("").await;
         let mut events = client.subscribe(10_000);
-        let watch = client.operation(("db", command(rawdoc! {}))).within(Duration::from_millis(300));
-        let mut stream = watch.watch_with(short()).await.unwrap();
-        let slow = rawdoc! { "failCommands": ["getMore"], "blockConnection": true, "blockTimeMS": 1000 };
+        let limit = roomy::<H>(Duration::from_millis(300));
+        let mut stream = client.operation(("db", command(rawdoc! {}))).within(limit).watch_with(short()).await.unwrap();
+        let slow_millis = i64::try_from(4 * limit.as_millis()).unwrap();
+        let slow = rawdoc! { "failCommands": ["getMore"], "blockConnection": true, "blockTimeMS": slow_millis };
         fail(&client, rawdoc! { "times": 1 }, slow).await;
 
         let error = stream.try_next().await.unwrap_err();

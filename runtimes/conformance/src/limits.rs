@@ -10,7 +10,7 @@ use cmap_core::pool::{CheckOutErrorKind, WaitLimit};
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{CheckOutError, CommandErrorKind, TimeLimit, internals};
 
-use super::{Harness, LocalServer, assert_nothing_lost, client, poll_once, run, until, yield_now};
+use super::{Harness, LocalServer, assert_nothing_lost, client, poll_once, roomy, run, until, yield_now};
 
 pub fn ten_thousand_waiters_are_all_served<H: Harness>() {
     const WAITERS: u32 = 10_000;
@@ -269,7 +269,8 @@ pub fn a_deadline_bounds_a_check_out_and_its_commands<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         let client = client::<H>(&server, "timeoutMS=60000").await;
-        let deadline = client.deadline(Duration::from_millis(500));
+        let limit = roomy::<H>(Duration::from_millis(500));
+        let deadline = client.deadline(limit);
         let mut connection = client.check_out_within(deadline).await.unwrap();
         let (ping, silence) = (rawdoc! { "ping": 1 }, rawdoc! { "neverAnswer": 1 });
 
@@ -277,7 +278,7 @@ pub fn a_deadline_bounds_a_check_out_and_its_commands<H: Harness>() {
         let error = connection.exchange_within(&Command::new("admin", &silence), deadline).await.unwrap_err();
 
         let CommandErrorKind::Timeout(TimeLimit::Caller(left)) = error.kind else { panic!("{error}") };
-        assert!(left <= Duration::from_millis(500), "{left:?}");
+        assert!(left <= limit, "{left:?}");
         assert!(error.to_string().contains("the caller's limit"), "{error}");
         assert_eq!(client.time_left(deadline), Duration::ZERO);
         let error = client.check_out_within(deadline).await.unwrap_err();

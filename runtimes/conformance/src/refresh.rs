@@ -7,7 +7,7 @@ use cmap_core::options::ClientOptions;
 use cmap_runtime::Client;
 use cmap_runtime::runtime::Runtime;
 
-use super::{ClientOf, Harness, LocalServer, assert_nothing_lost, options, run, until};
+use super::{ClientOf, Harness, LocalServer, assert_nothing_lost, options, roomy, run, until};
 
 const REQUIREMENT: Duration = Duration::from_millis(40);
 
@@ -72,7 +72,7 @@ pub fn a_closed_client_gives_up_its_pings<H: Harness>() {
         let runtime = H::Runtime::current().unwrap();
         runtime.sleep_until(runtime.now() + Duration::from_millis(2_500)).await;
 
-        let left = client.close(Duration::from_millis(500)).await;
+        let left = client.close(roomy::<H>(Duration::from_millis(500))).await;
 
         assert_eq!(left.unwrap(), 0, "nobody uses it");
         assert_eq!(client.stats().closed.pool_closed, 1);
