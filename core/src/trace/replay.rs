@@ -110,6 +110,19 @@ impl<'a> Replay<'a> {
         self.at
     }
 
+    /// The time of the next step. `None` at the end.
+    pub fn next_at(&self) -> Option<Instant> {
+        let mut segments = self.trace.segments.iter().skip(self.segment);
+        let rest = segments.next()?.items.get(self.item..).unwrap_or_default();
+        let later = segments.map(|segment| (segment.begun_at, segment.items.as_slice()));
+        core::iter::once((self.at, rest)).chain(later).find_map(|(before, items)| {
+            items.iter().find_map(|item| match item {
+                Item::Call(call) => Some(time_of(call, before)),
+                Item::Polled(_) | Item::Check { .. } | Item::Note(_) => None,
+            })
+        })
+    }
+
     /// Makes the next call. `None` at the end.
     ///
     /// # Errors
@@ -149,7 +162,7 @@ impl<'a> Replay<'a> {
     }
 
     fn make(&mut self, call: &'a Call) -> Step<'a> {
-        self.at = Instant::from_nanos(self.at.as_nanos().wrapping_add_signed(call.after));
+        self.at = time_of(call, self.at);
         // A file may begin at any number.
         self.number = self.number.wrapping_add(1);
         let answer = self.machine.call(self.at, call.input.clone(), Some(()));
@@ -213,6 +226,11 @@ impl<'a> Replay<'a> {
             outputs: step.map(|step| step.outputs.clone()).unwrap_or_default(),
         })
     }
+}
+
+/// When a call was made, after one at `before`.
+fn time_of(call: &Call, before: Instant) -> Instant {
+    Instant::from_nanos(before.as_nanos().wrapping_add_signed(call.after))
 }
 
 /// Whether both states are the same to a serialiser, and so to everybody.

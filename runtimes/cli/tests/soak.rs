@@ -141,3 +141,11 @@ fn options_that_contradict_each_other_are_refused() {
         assert_eq!(Soak::run(args).status, Some(2), "{args:?}");
     }
 }
+
+#[test]
+fn an_interval_that_no_clock_can_hold_is_refused() {
+    let soak = Soak::run(&["--engine", "smol", "--seconds", "1", "--restart-every", &u64::MAX.to_string()]);
+
+    assert!(soak.errors.contains("--restart-every <SECONDS>") && !soak.errors.contains("panicked"), "{}", soak.errors);
+    assert_eq!(soak.status, Some(2));
+}

@@ -60,7 +60,7 @@ fn play(args: &DemoArgs, screen: &mut Screen<'_>, results: &mut Vec<(Adapter, Ou
         None => Some(ServerProcess::start()?),
         Some(_) => None,
     };
-    let plan = Plan::new(args, server.as_ref());
+    let plan = Plan::new(args, server.as_ref())?;
     screen.say(&story::beginning(&plan, server.is_some()))?;
     for (number, adapter) in RUNTIMES.into_iter().enumerate() {
         let mut stage = Stage { plan: &plan, server: server.as_mut(), screen, number };

@@ -23,9 +23,9 @@ use crate::soak::session::{SessionError, wait_for};
 /// What is played on every runtime.
 pub(super) struct Plan {
     pub(super) tasks: u32,
-    /// maxPoolSize, unless the connection string has another.
+    /// maxPoolSize; 0 is no limit.
     pub(super) connections: u32,
-    uri: String,
+    options: ClientOptions,
     time: Duration,
 }
 
@@ -52,12 +52,19 @@ const STEP: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Plan {
-    pub(super) fn new(args: &DemoArgs, server: Option<&ServerProcess>) -> Self {
+    /// The plan.
+    ///
+    /// # Errors
+    /// The connection string cannot be used.
+    pub(super) fn new(args: &DemoArgs, server: Option<&ServerProcess>) -> Result<Self, SessionError> {
         let uri = match (&args.uri, server) {
             (None, Some(server)) => server.uri(""),
             (uri, _) => uri.clone().unwrap_or_default(),
         };
-        Self { tasks: 200, connections: 10, uri, time: Duration::from_secs(args.seconds) }
+        let (mut options, _warnings) = ClientOptions::parse(&uri)?;
+        options.server_selection_timeout.get_or_insert(PATIENCE);
+        let connections = *options.pool.max_pool_size.get_or_insert(10);
+        Ok(Self { tasks: 200, connections, options, time: Duration::from_secs(args.seconds) })
     }
 
     fn part(&self, percent: u32) -> Duration {
@@ -71,11 +78,8 @@ impl Stage<'_, '_> {
     /// # Errors
     /// The server does not answer, or nothing more can be printed.
     pub(super) fn play<R: Runtime>(&mut self, runtime: R) -> Result<Outcome, SessionError> {
-        let (mut options, _warnings) = ClientOptions::parse(&self.plan.uri)?;
-        options.server_selection_timeout.get_or_insert(PATIENCE);
-        let size = *options.pool.max_pool_size.get_or_insert(self.plan.connections);
-        let client =
-            wait_for(&runtime, Client::builder(options).runtime(runtime.clone()).watch_holders(true).build())??;
+        let builder = Client::builder(self.plan.options.clone()).runtime(runtime.clone()).watch_holders(true);
+        let client = wait_for(&runtime, builder.build())??;
         let cast = Cast { runtime, client, ledger: Arc::default() };
         cast.greet()?;
         let tasks = cast.begin(self.plan.tasks);
@@ -84,7 +88,7 @@ impl Stage<'_, '_> {
         let busy = self.scene(&cast, "busy", self.plan.part(35), 40)?;
         let surroundings = if self.server.is_some() { Surroundings::Killed } else { Surroundings::Slow };
         let mut result = Outcome { busy, surroundings, ..Outcome::default() };
-        self.say::<R>(&story::busy(&result.busy, self.plan.tasks, size))?;
+        self.say::<R>(&story::busy(&result.busy, self.plan))?;
 
         let (kept, id) = self.keep_a_connection(&cast)?;
         self.say::<R>(&story::kept(&kept, id))?;

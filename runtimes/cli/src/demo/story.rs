@@ -12,19 +12,20 @@ use crate::soak::args::Adapter;
 
 /// What is going to be shown.
 pub(super) fn beginning(plan: &Plan, is_own_server: bool) -> String {
-    let Plan { tasks, connections, .. } = plan;
+    let Plan { tasks, .. } = plan;
     let server = if is_own_server {
         "The server is a process of its own, which is stopped and started again."
     } else {
         "The server is yours: it is only pinged, and not stopped."
     };
-    format!("{tasks} tasks share {connections} connections, on each runtime in turn. {server}\n")
+    format!("{tasks} tasks share {}, on each runtime in turn. {server}\n", connections(plan))
 }
 
-pub(super) fn busy(played: &Played, tasks: u32, size: u32) -> String {
-    let Played { waiting, .. } = played;
+pub(super) fn busy(played: &Played, plan: &Plan) -> String {
+    let (Played { waiting, .. }, Plan { tasks, .. }) = (played, plan);
     format!(
-        "{tasks} tasks ping over {size} connections: {}\n{}: {waiting} tasks wait in line.",
+        "{tasks} tasks ping over {}: {}\n{}: {waiting} tasks wait in line.",
+        connections(plan),
         throughput(played),
         waits(played),
     )
@@ -114,6 +115,13 @@ pub(super) fn end(is_whole: bool) -> &'static str {
 /// Before lines that explain the one above them.
 const INDENT: &str = "        ";
 
+fn connections(plan: &Plan) -> String {
+    match plan.connections {
+        0 => "connections without a limit".to_owned(),
+        most => format!("{most} connections"),
+    }
+}
+
 fn throughput(played: &Played) -> String {
     format!("{:.0} pings/s", played.pings_per_second())
 }
@@ -139,5 +147,27 @@ fn time(time: Duration) -> String {
         format!("{ms:.0} ms")
     } else {
         format!("{:.2} s", time.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::DemoArgs;
+
+    #[test]
+    fn the_size_is_that_of_the_connection_string() {
+        for (uri, size) in [
+            ("mongodb://localhost/", "10 connections"),
+            ("mongodb://localhost/?maxPoolSize=50", "50 connections"),
+            ("mongodb://localhost/?maxPoolSize=0", "connections without a limit"),
+        ] {
+            let plan = Plan::new(&DemoArgs { uri: Some(uri.to_owned()), seconds: 1 }, None).unwrap();
+
+            let (beginning, busy) = (beginning(&plan, false), busy(&Played::default(), &plan));
+
+            assert!(beginning.starts_with(&format!("200 tasks share {size}, ")), "{beginning}");
+            assert!(busy.starts_with(&format!("200 tasks ping over {size}: ")), "{busy}");
+        }
     }
 }

@@ -47,7 +47,8 @@ fn read_lines(bytes: &[u8]) -> Result<Trace, SourceError> {
     let mut header = None;
     let mut texts = Vec::new();
     let mut segments: Vec<Segment> = Vec::new();
-    for (number, line) in (1..).zip(bytes.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())) {
+    let lines = (1..).zip(bytes.split(|&byte| byte == b'\n'));
+    for (number, line) in lines.filter(|(_, line)| !line.is_empty()) {
         let parsed = serde_json::from_slice(line).map_err(|error| SourceError::Line { line: number, error })?;
         match (parsed, segments.last_mut()) {
             (Line::Header(Header { behaviour, .. }), None) if behaviour != BEHAVIOUR => {

@@ -20,9 +20,9 @@ pub(super) fn print(
     let began = replay.now();
     let mut calls = 0_u64;
     let mut outputs = 0;
-    loop {
+    let is_late = |at: Instant| until.is_some_and(|until| at.saturating_since(Instant::ORIGIN) > until);
+    while !replay.next_at().is_some_and(is_late) {
         match replay.step() {
-            Ok(Some(step)) if until.is_some_and(|until| step.at.saturating_since(Instant::ORIGIN) > until) => break,
             Ok(Some(step)) => (calls, outputs) = (calls + 1, outputs + step.outputs.len()),
             Ok(None) => break,
             Err(divergence) => return Ok(Err(divergence)),

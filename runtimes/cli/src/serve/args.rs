@@ -9,6 +9,8 @@ use cmap_core::wire::CompressorId;
 use cmap_test_server::store::StoreLimits;
 use cmap_test_server::{KNOWN, MemberConfig, MemberRole, ServerVersion, SetConfig, User};
 
+use super::ServeError;
+
 /// How to serve.
 #[derive(Args, Debug)]
 pub(crate) struct ServeArgs {
@@ -185,6 +187,21 @@ impl Login {
 }
 
 impl SetArgs {
+    /// Refuses what would have no effect.
+    ///
+    /// # Errors
+    /// An option needs more members.
+    pub(super) fn check(&self, members: u16) -> Result<(), ServeError> {
+        let given = [("--arbiter", self.arbiter), ("--tags", !self.tags.is_empty()), ("--lag", self.lag > 0)];
+        if let Some((option, _)) = given.into_iter().find(|&(_, is_given)| is_given && members < 2) {
+            return Err(ServeError::OneMember { option });
+        }
+        match self.tags.iter().find(|tags| tags.member >= usize::from(members)) {
+            Some(tags) => Err(ServeError::NoMember { member: tags.member, last: members.saturating_sub(1) }),
+            None => Ok(()),
+        }
+    }
+
     /// The set of these members.
     pub(super) fn to_set(&self, name: &str, hosts: Vec<String>) -> SetConfig {
         let last = hosts.len().saturating_sub(1);

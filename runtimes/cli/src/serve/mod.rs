@@ -54,6 +54,30 @@ pub(crate) enum ServeError {
         /// The operating system's error.
         source: io::Error,
     },
+    /// There are not enough ports from the first one on.
+    #[error(
+        "there is no port {last} for the last server: ports end at 65535; choose a smaller --port, or 0 for any that are free"
+    )]
+    NoPort {
+        /// The last port that is needed.
+        last: u32,
+    },
+    /// An option is for replica sets of several members.
+    #[error("{option} has no effect on fewer than two members: give --replica-set and --members, or leave it out")]
+    OneMember {
+        /// The option.
+        option: &'static str,
+    },
+    /// There are tags for a member that is not there.
+    #[error(
+        "--tags is for member {member}, and the members are 0 to {last}: correct its number, or give more --members"
+    )]
+    NoMember {
+        /// The number that was given.
+        member: usize,
+        /// The number of the last member.
+        last: u16,
+    },
     /// There are no certificates.
     #[error(transparent)]
     Certificates(#[from] CertificatesError),
@@ -77,6 +101,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), ServeError> {
 }
 
 async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
+    args.set.check(args.members)?;
     let listeners = bind(args).await?;
     let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
     let deployment = deployment(args, &addresses)?;
@@ -105,15 +130,22 @@ async fn serve(args: &ServeArgs) -> Result<(), ServeError> {
 /// A socket for each server.
 async fn bind(args: &ServeArgs) -> Result<Vec<TcpListener>, ServeError> {
     let mut listeners = Vec::new();
-    for index in 0..args.sharded.unwrap_or(args.members) {
+    for port in ports(args)? {
         let host = args.host.clone();
-        let port = if args.port == 0 { 0 } else { args.port.saturating_add(index) };
         match TcpListener::bind((host.as_str(), port)).await {
             Ok(listener) => listeners.push(listener),
             Err(source) => return Err(ServeError::Listen { host, port, source }),
         }
     }
     Ok(listeners)
+}
+
+/// The port of each server.
+fn ports(args: &ServeArgs) -> Result<Vec<u16>, ServeError> {
+    let count = args.sharded.unwrap_or(args.members);
+    let port = |index| if args.port == 0 { Some(0) } else { args.port.checked_add(index) };
+    let last = u32::from(args.port) + u32::from(count).saturating_sub(1);
+    (0..count).map(port).collect::<Option<_>>().ok_or(ServeError::NoPort { last })
 }
 
 /// What to serve at these addresses.

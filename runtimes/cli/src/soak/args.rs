@@ -26,7 +26,7 @@ pub(crate) struct SoakArgs {
     pub(crate) tasks: u32,
 
     /// Kill and restart the server at this interval, in seconds; 0 is never
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub(crate) restart_every: u64,
 
     /// The client's maxPoolSize

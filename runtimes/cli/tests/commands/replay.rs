@@ -132,6 +132,30 @@ fn the_timeline_has_every_call_until_a_time() {
 }
 
 #[test]
+fn the_state_is_that_before_the_first_call_after_a_time() {
+    // A check-out began to wait at 20.007 s, and failed half a second later.
+    let output = replay(&incidents().join("leak.trace"), &["--until", "20.3"]);
+
+    let text = stdout(&output);
+    assert!(text.contains("29 calls in 20.007s repeated"), "{text}");
+    assert!(text.contains("at the end: 2 in use, 0 available, 0 pending, 1 waiting"), "{text}");
+}
+
+#[test]
+fn an_empty_line_counts_in_the_number_of_a_broken_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("broken.jsonl");
+    let lines = replay(&incidents().join("leak.trace"), &["--json"]);
+    let header = stdout(&lines).lines().next().unwrap();
+    fs::write(&path, format!("{header}\n\nbroken\n")).unwrap();
+
+    let output = replay(&path, &[]);
+
+    assert!(stderr(&output).contains("line 3 is not of a trace"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn what_is_no_trace_is_refused_with_offset_and_reason() {
     let incident = Incident::happen();
     let path = incident.directory.path().join("incident.trace");

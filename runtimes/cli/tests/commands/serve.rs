@@ -398,9 +398,33 @@ fn an_option_that_is_wrong_is_told() {
         (&["--replica-set", "rs", "--tags", "ny"], "a member's number is needed"),
         (&["--host", "192.0.2.1", "--port", "1"], "choose another --port"),
     ] {
-        let output = Program::new(env!("CARGO_BIN_EXE_cmap")).arg("serve").args(args).output().unwrap();
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2));
-        assert!(stderr.contains(text), "{stderr}");
+        assert_refused(args, text);
     }
+}
+
+#[test]
+fn an_option_that_would_have_no_effect_on_the_members_is_refused() {
+    for (args, text) in [
+        (&["--arbiter"][..], "--arbiter has no effect on fewer than two members"),
+        (&["--lag", "10"], "--lag has no effect on fewer than two members"),
+        (&["--sharded", "2", "--tags", "0=dc:ny"], "--tags has no effect on fewer than two members"),
+        (&["--replica-set", "rs", "--members", "1", "--arbiter"], "--arbiter has no effect on fewer than two members"),
+        (&["--replica-set", "rs", "--members", "3", "--tags", "7=dc:ny"], "--tags is for member 7"),
+    ] {
+        assert_refused(args, text);
+    }
+}
+
+#[test]
+fn servers_beyond_the_last_port_are_refused() {
+    assert_refused(&["--port", "65535", "--sharded", "2"], "there is no port 65536");
+}
+
+/// Standard input ends at once, and with it a server that was not refused.
+fn assert_refused(args: &[&str], text: &str) {
+    let mut program = Program::new(env!("CARGO_BIN_EXE_cmap"));
+    let output = program.args(["serve", "--until-stdin-ends"]).args(args).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains(text), "{args:?}: {stderr}");
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
 }
