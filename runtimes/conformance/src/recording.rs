@@ -12,6 +12,8 @@ use super::{ClientOf, Harness, LocalServer, Setup, options, poll_once, run, unti
 
 const WHILE: Duration = Duration::from_millis(60);
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 pub fn the_file_of_a_client_under_load_replays_bit_for_bit<H: Harness>() {
     run::<H>(async {
         let mut server = LocalServer::start_as(Setup { replica_set: true, ..Setup::default() });
@@ -212,18 +214,60 @@ pub fn a_caller_that_fails_before_the_long_wait_writes_a_file<H: Harness>() {
     run::<H>(async {
         let server = LocalServer::start();
         let directory = Directory::new();
-        let long = Duration::from_secs(3600);
-        let recorder = Recorder::new().directory(&directory.0).when_wait_exceeds(long).linger(Duration::ZERO);
-        let options = options(&server, "maxPoolSize=1");
-        let client: ClientOf<H> = super::builder::<H>(options).recorder(recorder).build().await.unwrap();
+        let client = writing::<H>(&server, "maxPoolSize=1", &directory, HOUR).await;
         let held = client.check_out().await.unwrap();
 
         client.check_out_within(WHILE / 2).await.unwrap_err();
 
-        until(|| !directory.traces().is_empty()).await;
-        let trace = Trace::read(&std::fs::read(&directory.traces()[0]).unwrap()).unwrap();
-        assert_eq!(trace.header.trigger, "ConnectionCheckOutFailed");
+        assert_eq!(written(&directory).await.header.trigger, "ConnectionCheckOutFailed");
         drop(held);
+    });
+}
+
+pub fn a_caller_that_fails_in_an_outage_writes_a_file<H: Harness>() {
+    run::<H>(async {
+        let mut server = LocalServer::start();
+        server.kill();
+        let directory = Directory::new();
+        let client = writing::<H>(&server, "serverSelectionTimeoutMS=100", &directory, HOUR).await;
+
+        client.check_out().await.unwrap_err();
+
+        assert_eq!(written(&directory).await.header.trigger, "ServerSelectionFailed");
+    });
+}
+
+pub fn a_caller_that_gives_up_in_an_outage_writes_a_file<H: Harness>() {
+    run::<H>(async {
+        let mut server = LocalServer::start();
+        server.kill();
+        let directory = Directory::new();
+        let client = writing::<H>(&server, "", &directory, HOUR).await;
+        let mut impatient = Box::pin(client.check_out());
+        assert!(poll_once(&mut impatient).await.is_none());
+
+        drop(impatient);
+
+        assert_eq!(written(&directory).await.header.trigger, "given up without a server");
+    });
+}
+
+pub fn a_long_wait_for_a_server_writes_a_file<H: Harness>() {
+    // The connection itself comes sooner.
+    const LONG: Duration = Duration::from_millis(400);
+    run::<H>(async {
+        let mut server = LocalServer::start();
+        server.kill();
+        let directory = Directory::new();
+        let client = writing::<H>(&server, "", &directory, LONG).await;
+        let mut check_out = Box::pin(client.check_out());
+        assert!(poll_once(&mut check_out).await.is_none());
+        sleep::<H>(LONG + WHILE).await;
+        server.restart();
+
+        drop(check_out.await.unwrap());
+
+        assert_eq!(written(&directory).await.header.trigger, "ConnectionCheckedOut");
     });
 }
 
@@ -265,6 +309,18 @@ async fn recorded<H: Harness>(server: &LocalServer, query: &str) -> ClientOf<H> 
 
 async fn recorded_at<H: Harness>(builder: ClientBuilder<H::Runtime>) -> ClientOf<H> {
     builder.recorder(Recorder::new()).watch_holders(true).build().await.unwrap()
+}
+
+/// A client whose recorder writes files when a check-out fails, or waits for longer than `limit`.
+async fn writing<H: Harness>(server: &LocalServer, query: &str, directory: &Directory, limit: Duration) -> ClientOf<H> {
+    let recorder = Recorder::new().directory(&directory.0).when_wait_exceeds(limit).linger(Duration::ZERO);
+    super::builder::<H>(options(server, query)).recorder(recorder).build().await.unwrap()
+}
+
+/// The trace that is written.
+async fn written(directory: &Directory) -> Trace {
+    until(|| !directory.traces().is_empty()).await;
+    Trace::read(&std::fs::read(&directory.traces()[0]).unwrap()).unwrap()
 }
 
 fn traced<R: Runtime>(client: &Client<R>) -> Trace {

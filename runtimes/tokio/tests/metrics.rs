@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use cmap_conformance::{LocalServer, Setup};
@@ -93,6 +95,27 @@ async fn the_gauges_of_a_pool_that_has_gone_are_zero() {
     assert_eq!(["idle", "used"].map(|state| recorder.of_user("app", "count", Some(state))), [0.0; 2]);
 }
 
+#[tokio::test]
+async fn check_outs_that_wait_for_a_server_are_shown_beside_those_that_wait_for_a_connection() {
+    // Nothing listens at port 1.
+    let client = Client::connect("mongodb://127.0.0.1:1/").await.unwrap();
+    let recorder = Recorded::default();
+    let mut metrics = metrics::with_local_recorder(&recorder, Metrics::new);
+    let mut check_out = Box::pin(client.check_out());
+    assert!(poll_fn(|cx| Poll::Ready(check_out.as_mut().poll(cx).is_pending())).await);
+
+    metrics::with_local_recorder(&recorder, || metrics.record(&client));
+
+    let waiting = || ["cmap.selection.pending_requests", "pending_requests"].map(|name| recorder.value(name, None));
+    assert_eq!(waiting(), [1.0, 0.0]);
+    assert_eq!(recorder.pool_of("cmap.selection.pending_requests"), "127.0.0.1:1");
+
+    drop(check_out);
+    metrics::with_local_recorder(&recorder, || metrics.record(&client));
+
+    assert_eq!(waiting(), [0.0, 0.0]);
+}
+
 /// A metric's name without the common beginning, its pool, and its state.
 type Name = (String, String, Option<String>);
 
@@ -163,7 +186,7 @@ impl Recorded {
 }
 
 fn name(key: &Key) -> Name {
-    let own = key.name().strip_prefix("db.client.connection.").unwrap().to_owned();
+    let own = key.name().strip_prefix("db.client.connection.").unwrap_or(key.name()).to_owned();
     (own, attribute(key, "db.client.connection.pool.name").unwrap(), attribute(key, "db.client.connection.state"))
 }
 

@@ -279,6 +279,7 @@ impl Metrics {
     /// Records what has become of the client's pools since the last time.
     pub fn record<R: Runtime>(&mut self, client: &Client<R>) {
         self.record_pools(client.driver().pool_figures());
+        Self::record_selecting(client.address(), client.driver().selecting());
         if client.driver().watches_holders() {
             self.record_holders(&client.in_use());
         }

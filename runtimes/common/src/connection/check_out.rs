@@ -48,6 +48,9 @@ struct Wanted {
     request: CheckOutRequest,
     /// What the user left of it, where the user chooses among suitable servers.
     narrowed: Option<Narrowed>,
+    /// When it began to wait, where a long wait calls for a file.
+    #[cfg(feature = "trace")]
+    waits_since: Option<Instant>,
     /// Open from the beginning of the wait to its end.
     #[cfg(feature = "tracing")]
     span: Option<tracing::Span>,
@@ -193,6 +196,10 @@ impl<R: Runtime> CheckOut<'_, R> {
                 if let Some(span) = self.driver.span_of(self.tag) {
                     self.wanted().span = Some(span);
                 }
+                #[cfg(feature = "trace")]
+                if let Some(now) = self.driver.begin_wait() {
+                    self.note_wait(now);
+                }
                 // The servers may have changed since the user has chosen among them.
                 if self.wanted.as_ref().is_some_and(|wanted| wanted.narrowed.is_some()) {
                     return self.poll_waiting(place, cx);
@@ -202,11 +209,23 @@ impl<R: Runtime> CheckOut<'_, R> {
         }
     }
 
+    #[cfg(feature = "trace")]
+    #[cold]
+    fn note_wait(&mut self, now: Instant) {
+        self.wanted().waits_since = Some(now);
+    }
+
     /// Looks for the answer. Where the user chooses among suitable servers, and these have changed, the user chooses anew.
     fn poll_waiting(&mut self, place: usize, cx: &Context<'_>) -> Poll<<Self as Future>::Output> {
         let driver = self.driver;
         loop {
             if let Poll::Ready(answer) = driver.poll_check_out(place, cx) {
+                #[cfg(feature = "trace")]
+                if answer.is_ok()
+                    && let Some(since) = self.wanted.as_ref().and_then(|wanted| wanted.waits_since)
+                {
+                    driver.end_wait(since);
+                }
                 return self.end(answer);
             }
             let Some(Wanted { criteria, narrowed: Some(narrowed), .. }) = self.wanted.as_deref_mut() else {

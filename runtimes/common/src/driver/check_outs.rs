@@ -108,6 +108,10 @@ impl<R: Runtime> Driver<R> {
         };
         drop(state);
         self.finish(work);
+        #[cfg(feature = "trace")]
+        if let Begun::Answered(Err(error)) = &begun {
+            self.note_failed_selection(error);
+        }
         begun
     }
 
@@ -133,6 +137,10 @@ impl<R: Runtime> Driver<R> {
             state.machine.note_taken(now, CheckOut::Started(delivery.check_out));
         }
         drop(state);
+        #[cfg(feature = "trace")]
+        if let Some(Ok(Err(error))) = &found {
+            self.note_failed_selection(error);
+        }
         match found {
             Some(Ok(answer)) => Poll::Ready(answer),
             // Dropped without the lock.
@@ -144,18 +152,23 @@ impl<R: Runtime> Driver<R> {
     /// Gives up the check-out that waits at `place`. A connection that was delivered to it already goes back.
     #[inline(never)]
     pub(crate) fn cancel_check_out(self: &Arc<Self>, place: usize) {
-        // Dropped behind the lock, as wakers must be.
-        let _waker = self.drive(|state, now, work| match state.waiters.leave(place)? {
+        let left = self.drive(|state, now, work| match state.waiters.leave(place)? {
             Place::Waiting { check_out, waker } => {
                 // Nothing has been delivered that was not drained.
                 state.give_up(now, check_out);
-                Some(waker)
+                Some((check_out, waker))
             }
             Place::Answered(answer) => {
                 answer.into_iter().for_each(|delivery| state.take_back(now, delivery, work));
                 None
             }
         });
+        #[cfg(feature = "trace")]
+        if matches!(left, Some((CheckOut::Selecting(_), _))) {
+            self.note_vain_wait("given up without a server");
+        }
+        // Dropped behind the lock, as wakers must be.
+        drop(left);
     }
 
     /// Gives a connection back, under the check-out that it was delivered to.

@@ -118,6 +118,12 @@ impl<R: Runtime> Driver<R> {
         figures.collect()
     }
 
+    /// How many check-outs wait for a server.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn selecting(&self) -> usize {
+        self.lock().machine.selecting()
+    }
+
     fn server_lines(&self, state: &State<R>) -> Vec<ServerLine> {
         let line = |(id, pool): (ServerId, &pool::Pool<_>)| {
             let server_type =

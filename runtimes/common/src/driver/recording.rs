@@ -2,11 +2,13 @@
 
 use std::sync::TryLockError;
 
-use cmap_core::topology::CheckOut;
+use cmap_core::time::Instant;
+use cmap_core::topology::{CheckOut, SelectionErrorKind};
 use cmap_core::trace::{Contents, Header};
 
 use super::Driver;
 use super::state::State;
+use crate::error::CheckOutError;
 use crate::runtime::Runtime;
 use crate::watch::Tag;
 
@@ -33,6 +35,40 @@ impl<R: Runtime> Driver<R> {
         tell_broken(&reason);
         if let Some(trigger) = self.trigger.get() {
             trigger.pull_always("broken invariant");
+        }
+    }
+
+    /// The time, for a check-out that begins to wait, where a long wait calls for a file.
+    pub(crate) fn begin_wait(&self) -> Option<Instant> {
+        self.trigger.get()?.wait_limit.map(|_| self.clock.now())
+    }
+
+    /// Calls for a file if a check-out that got its connection had waited for too long since `began`.
+    #[cold]
+    pub(crate) fn end_wait(&self, began: Instant) {
+        let waited = self.clock.now().saturating_since(began);
+        if let Some(trigger) = self.trigger.get()
+            && trigger.wait_limit.is_some_and(|limit| waited > limit)
+        {
+            trigger.pull("ConnectionCheckedOut");
+        }
+    }
+
+    /// Calls for a file if no server was selected for a check-out. Failures of pools have an event, which does so.
+    #[cold]
+    pub(super) fn note_failed_selection(&self, error: &CheckOutError) {
+        if matches!(error, CheckOutError::Selection(error) if error.kind != SelectionErrorKind::Closed) {
+            self.note_vain_wait("ServerSelectionFailed");
+        }
+    }
+
+    /// Calls for a file if a check-out that ends without a connection does.
+    #[cold]
+    pub(super) fn note_vain_wait(&self, reason: &'static str) {
+        if let Some(trigger) = self.trigger.get()
+            && trigger.wait_limit.is_some()
+        {
+            trigger.pull(reason);
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Recorder {
     options: RecorderOptions,
     pub(super) directory: Option<PathBuf>,
     pub(super) when: Vec<Predicate>,
+    /// The wait that calls for a file.
+    pub(super) wait_limit: Option<Duration>,
     pub(super) linger: Duration,
 }
 
@@ -43,7 +45,13 @@ const LONG_WAIT: Duration = Duration::from_secs(2);
 impl Recorder {
     /// A recorder that keeps some 35,000 calls in a mebibyte, and writes no files.
     pub fn new() -> Self {
-        Self { options: RecorderOptions::default(), directory: None, when: Vec::new(), linger: Duration::from_secs(1) }
+        Self {
+            options: RecorderOptions::default(),
+            directory: None,
+            when: Vec::new(),
+            wait_limit: None,
+            linger: Duration::from_secs(1),
+        }
     }
 
     /// A sparse recorder, which may always be on: it keeps hours in a mebibyte. Each check-out that waits for a millisecond or
@@ -87,9 +95,11 @@ impl Recorder {
         self
     }
 
-    /// Writes a file when a check-out has waited for longer than `limit`, whether or not it got its connection; and when one has failed
-    /// sooner, since a caller that gives up before the limit has waited for nothing as well.
-    pub fn when_wait_exceeds(self, limit: Duration) -> Self {
+    /// Writes a file when a check-out has waited for longer than `limit`, for its server and its connection together, whether or not it
+    /// got them; and when one has failed sooner, since a caller that gives up before the limit has waited for nothing as well.
+    pub fn when_wait_exceeds(mut self, limit: Duration) -> Self {
+        self.wait_limit = Some(self.wait_limit.map_or(limit, |before| before.min(limit)));
+        // Events of pools leave out the wait for a server, of which check-outs tell the trigger themselves.
         self.when(move |_, event| {
             let Event::Pool(event) = event else { return false };
             if let PoolEvent::ConnectionCheckOutFailed { reason, .. } = event {

@@ -17,6 +17,8 @@ pub(crate) struct Trigger<R: Runtime> {
     driver: OnceLock<Weak<Driver<R>>>,
     directory: PathBuf,
     linger: Duration,
+    /// The wait that calls for a file.
+    pub(crate) wait_limit: Option<Duration>,
     /// When the last file was called for.
     last: Mutex<Option<Instant>>,
 }
@@ -31,6 +33,7 @@ impl<R: Runtime> Trigger<R> {
             driver: OnceLock::new(),
             directory: recorder.directory.clone()?,
             linger: recorder.linger,
+            wait_limit: recorder.wait_limit,
             last: Mutex::default(),
         });
         for predicate in &recorder.when {

@@ -23,14 +23,15 @@ use super::status::pool_name;
 /// |---|---|
 /// | `db.client.connection.count`, with `db.client.connection.state` = `idle` or `used` | connections |
 /// | `db.client.connection.idle.max`, `.idle.min`, `.max` | maxPoolSize, where there is one; minPoolSize; maxPoolSize |
-/// | `db.client.connection.pending_requests` | check-outs that wait |
-/// | `db.client.connection.timeouts` | check-outs whose time was up |
+/// | `db.client.connection.pending_requests` | check-outs that wait for a connection |
+/// | `db.client.connection.timeouts` | check-outs whose time was up while they waited for a connection |
 /// | `db.client.connection.create_time`, `.wait_time`, `.use_time` | histograms in seconds, where [holders are watched](crate::Builder::watch_holders) |
+/// | `cmap.selection.pending_requests` | check-outs of the client that wait for a server, as all do in an outage |
 /// | `cmap.connection.longest_use`, with `cmap.label`, `code.file.path`, `code.line.number` | seconds for which the longest use of this label and place has lasted, where holders are watched; 0 once there is none (X-146) |
 ///
 /// Each has the attribute `db.client.connection.pool.name`: the server's address, and `as` a user where that is not the one of the options
-/// `cmap.connection.longest_use` has the address alone. The gauges of a pool that has gone are 0. What a histogram is given has
-/// been rounded up, by a quarter at most.
+/// `cmap.connection.longest_use` has the address alone, and `cmap.selection.pending_requests` the client's first host. The gauges of
+/// a pool that has gone are 0. What a histogram is given has been rounded up, by a quarter at most.
 #[derive(Default)]
 pub struct Metrics {
     /// What was recorded last.
@@ -69,6 +70,8 @@ const POOL: &str = "db.client.connection.pool.name";
 
 const STATE: &str = "db.client.connection.state";
 
+const SELECTING: &str = "cmap.selection.pending_requests";
+
 const LONGEST_USE: &str = "cmap.connection.longest_use";
 
 impl Metrics {
@@ -79,7 +82,11 @@ impl Metrics {
         metrics::describe_gauge!("db.client.connection.idle.min", "Fewest idle connections.");
         metrics::describe_gauge!("db.client.connection.max", "Most connections.");
         metrics::describe_gauge!("db.client.connection.pending_requests", "Check-outs that wait for a connection.");
-        metrics::describe_counter!("db.client.connection.timeouts", "Check-outs whose time was up.");
+        metrics::describe_counter!(
+            "db.client.connection.timeouts",
+            "Check-outs whose time was up while they waited for a connection."
+        );
+        metrics::describe_gauge!(SELECTING, "Check-outs that wait for a server.");
         metrics::describe_histogram!(
             "db.client.connection.create_time",
             Unit::Seconds,
@@ -101,6 +108,12 @@ impl Metrics {
         for gone in before.values().filter(|pool| !present.contains(&pool.name)) {
             record_gauges(&gone.name, Counts::default(), gone.has_max_pool_size.then_some(0), 0);
         }
+    }
+
+    /// Records how many check-outs of a client wait for a server. They have no pool yet: `first_host` stands for it.
+    pub(crate) fn record_selecting(first_host: &ServerAddress, check_outs: usize) {
+        let check_outs = u32::try_from(check_outs).unwrap_or(u32::MAX);
+        metrics::gauge!(SELECTING, POOL => first_host.to_string()).set(f64::from(check_outs));
     }
 
     /// Who held connections the last time, and holds none any more, is recorded once again.
