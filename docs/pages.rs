@@ -49,6 +49,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use cmap_core::connection::Phase;
+
     use super::PAGES;
 
     /// The programs whose functions the pages show, in blocks of `rs`.
@@ -62,6 +64,23 @@ mod tests {
                 let name = format!("{folder}{}", entry.unwrap().file_name().into_string().unwrap());
                 assert!(!name.ends_with(".md") || PAGES.contains(&&*name), "docs/pages.rs does not name {name}");
             }
+        }
+    }
+
+    #[test]
+    fn the_guide_lists_every_page() {
+        let guide = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("guide.md")).unwrap();
+        let (_, list) = guide.split_once("\n## Pages\n").unwrap();
+        for page in PAGES.iter().filter(|page| !page.contains('/') && **page != "guide.md") {
+            assert!(list.contains(&format!("({page})")), "the last table of guide.md does not list {page}");
+        }
+    }
+
+    #[test]
+    fn the_page_on_storms_names_every_phase() {
+        let storms = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("storms.md")).unwrap();
+        for phase in [Phase::Resolve, Phase::Proxy, Phase::Connect, Phase::Tls, Phase::Hello, Phase::Authenticate] {
+            assert!(storms.contains(&format!("\n| {phase} |")), "storms.md does not name {phase}");
         }
     }
 
