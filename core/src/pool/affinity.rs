@@ -60,8 +60,6 @@ pub(super) struct Pin {
 /// How far the holds were looked at: at first nothing is known. It repeats what lists say, and is not part of a pool's state.
 #[derive(Clone, Default)]
 pub(super) struct Holds {
-    /// Until when none ends, as far as is known. Those of connections that come back later end later.
-    pub(super) until: Instant,
     /// The most recently used available connection of which it is known that neither it nor a less recently used one is held.
     pub(super) free: Option<Key>,
 }
@@ -125,9 +123,6 @@ impl<C> Pool<C> {
 
     /// Available connections that any check-out may take.
     pub(super) fn free(&self) -> u32 {
-        if self.next_hold().is_none() {
-            return self.connections.available.len();
-        }
         self.connections.least_recent_first(|key| !self.is_kept(key)).fold(0, |free, _| free + 1)
     }
 
@@ -240,13 +235,9 @@ impl<C> Pool<C> {
     /// A refreshed connection is available in its old place: it goes to the first check-out that is sticky to it, or is held
     /// for what is left of its time.
     pub(super) fn return_to_keys(&mut self, connection: Key) {
-        let time = self.limits.hold_time();
-        let since = self.unused_since(connection);
-        let end_of_hold = since.zip(time).map_or(Instant::END, |(since, time)| since.after(time));
         if let Some(affinity) = &mut self.affinity {
             // Its place may be in front of those that were passed over.
             affinity.holds.free = None;
-            affinity.holds.until = affinity.holds.until.min(end_of_hold);
             self.serve_sticky(connection);
         }
     }
@@ -292,10 +283,7 @@ impl<C> Pool<C> {
     /// Ends the holds whose time has passed.
     pub(super) fn end_holds(&mut self) {
         let Some(affinity) = &mut self.affinity else { return };
-        let Some(time) = self.limits.hold_time() else {
-            affinity.holds.until = Instant::END;
-            return;
-        };
+        let Some(time) = self.limits.hold_time() else { return };
         affinity.pass_free(&self.connections);
         let mut has_ended = false;
         while let Some((connection, _)) =
@@ -305,8 +293,6 @@ impl<C> Pool<C> {
             affinity.pass_free(&self.connections);
             has_ended = true;
         }
-        let first = affinity.next_hold(&self.connections, time).map_or(Instant::END, |(_, end)| end);
-        affinity.holds.until = first.min(self.now.after(time));
         if has_ended {
             self.settle(Due::Queue);
         }
@@ -348,8 +334,6 @@ impl<C> Pool<C> {
         let first = self.connections.least_recent_first(|key| affinity.has_keys(key)).next();
         let is_first = !self.holds() || first == affinity.first_held(&self.connections);
         ensure(is_first, "a held connection is passed over")?;
-        let is_expected = self.next_hold().is_none_or(|(_, end)| end >= affinity.holds.until);
-        ensure(is_expected, "a hold ends earlier than the first that is expected to")?;
         let are_known = sticky == affinity.sticky as usize && sticky == self.wait_queue.sticky();
         ensure(are_known, "a check-out waits for no connection that is known")
     }

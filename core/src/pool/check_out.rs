@@ -121,6 +121,7 @@ impl<C> Pool<C> {
     pub fn cancel_check_out(&mut self, now: Instant, id: CheckOutId) -> Cancellation {
         let met = self.withdraw_check_out(now, id);
         if met == Cancellation::Cancelled {
+            self.totals.cancelled = self.totals.cancelled.saturating_add(1);
             // The next in the queue may want a connection that this one did not.
             self.settle(Due::Queue);
         }
@@ -133,9 +134,7 @@ impl<C> Pool<C> {
         self.advance(now);
         let met = self.wait_queue.progress(id);
         if met == Cancellation::Cancelled {
-            // Its caller has given it up.
             let error = self.end_in_failure(id.key, CheckOutErrorKind::Cancelled);
-            self.totals.cancelled = self.totals.cancelled.saturating_add(1);
             self.emit(|| Event::failed_check_out(id, Arc::new(error)));
         }
         met

@@ -164,6 +164,9 @@ impl CheckOutError {
             CheckOutErrorKind::Timeout(WaitLimit::Deadline) if self.waited.is_zero() => {
                 Some("its time was up before it began: allow more for the whole operation")
             }
+            CheckOutErrorKind::Timeout(_) if self.counts.available > 0 && self.is_bound_by_size() => Some(
+                "connections are there, but held for their keys or being refreshed: let a hold lend, shorten it, or raise maxPoolSize",
+            ),
             CheckOutErrorKind::Timeout(limit) => {
                 let of_bound = self.bound_by.and_then(WaitBound::advice);
                 Some(of_bound.unwrap_or_else(|| self.advice_on_waiting(*limit)))
@@ -173,6 +176,10 @@ impl CheckOutError {
             }
             CheckOutErrorKind::Establish(_) | CheckOutErrorKind::Cancelled => None,
         }
+    }
+
+    fn is_bound_by_size(&self) -> bool {
+        matches!(self.bound_by, Some(WaitBound::MaxPoolSize { .. }))
     }
 
     fn advice_on_waiting(&self, limit: WaitLimit) -> &'static str {

@@ -87,6 +87,7 @@ impl<C> Pool<C> {
             self.discard(key, socket, reason);
         } else {
             self.connections.end_refresh(&mut self.generations, key, socket);
+            self.note_available();
             self.note_return_from_check(key);
             self.watch_refreshed(key);
             self.return_to_keys(key);
@@ -236,6 +237,7 @@ impl<C> Pool<C> {
             None => {
                 let since = self.now;
                 self.connections.convert(&mut self.generations, key, |socket| Stage::Available { since, socket });
+                self.note_available();
                 self.note_return_from_check(key);
                 self.serve_sticky(key);
             }

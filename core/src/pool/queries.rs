@@ -309,7 +309,7 @@ impl<C> Pool<C> {
         self.wait_queue.waiters().chain(self.sticky_waiters()).map(|key| Waiting {
             check_out: self.wait_queue.id(key),
             since: self.wait_queue.started_at(key),
-            deadline: self.wait_queue.own_deadline(key),
+            deadline: self.wait_queue.due_at(key),
             establishing: self.wait_queue.pending(key).map(|pending| self.connections.slot(pending).id),
         })
     }

@@ -142,6 +142,11 @@ impl Deadlines {
         self.heap.first().copied()
     }
 
+    /// The time of the deadline at this place; none is at `NIL`.
+    pub(crate) fn at(&self, place: Key) -> Option<Instant> {
+        Some(self.heap.get(place as usize)?.at)
+    }
+
     #[inline(always)]
     pub(crate) fn insert<T: Timed>(&mut self, arena: &mut [T], deadline: Deadline) {
         let place = self.heap.len();

@@ -184,6 +184,11 @@ impl WaitQueue {
         self.schedule(key, timeout);
     }
 
+    /// When a waiter's time is up, as things are.
+    pub(super) fn due_at(&self, key: Key) -> Option<Instant> {
+        self.deadlines.at(self.entries[key as usize].place)
+    }
+
     /// A waiter's own deadline.
     pub(super) fn own_deadline(&self, key: Key) -> Option<Instant> {
         self.entries[key as usize].deadline

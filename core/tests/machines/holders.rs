@@ -205,3 +205,14 @@ fn a_pause_is_told_with_its_cause_and_only_while_it_lasts() {
     pool.close(at(8));
     assert_eq!(pool.pause(), None);
 }
+
+#[test]
+fn a_check_out_that_waits_tells_when_its_time_is_up_whatever_limits_it() {
+    let mut pool = pool(|options| options.max_pool_size = Some(1));
+    ask(&mut pool, 0);
+    drain(&mut pool, 0);
+
+    ask(&mut pool, 10);
+
+    assert_eq!(pool.waiting_check_outs().next().unwrap().deadline, Some(at(60)));
+}

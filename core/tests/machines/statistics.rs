@@ -99,3 +99,31 @@ fn a_pool_that_records_nothing_has_counts_alone() {
 
     assert_eq!((statistics.durations, statistics.stats.checked_out), (None, 1));
 }
+
+#[test]
+fn as_many_were_available_at_least_once_as_are_after_their_refreshes_x_107() {
+    let mut options = PoolOptions::default();
+    options.refresh_requirement = Some(Duration::from_millis(20));
+    let mut pool = Pool::new(ServerAddress::tcp("db.example", 27017), options, at(0)).unwrap();
+    pool.ready(at(0));
+    let [a, b, c] = [(); 3].map(|()| {
+        ask(&mut pool, 0);
+        drain(&mut pool, 0).unwrap()
+    });
+    give_back(&mut pool, 0, &a);
+    give_back(&mut pool, 0, &b);
+    pool.handle_timeout(at(20));
+    let refreshing: Vec<_> = std::iter::from_fn(|| pool.poll_output())
+        .filter_map(|output| match output {
+            Output::Action(Action::Refresh { connection, .. }) => Some(connection),
+            Output::Action(_) | Output::Event(_) => None,
+        })
+        .collect();
+    give_back(&mut pool, 21, &c);
+
+    for connection in &refreshing {
+        pool.handle_refreshed(at(22), *connection, ()).unwrap();
+    }
+
+    assert_eq!((refreshing.len(), pool.counts().available, pool.stats().high_water.available), (2, 3, 3));
+}

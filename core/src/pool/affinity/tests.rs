@@ -1,5 +1,6 @@
 //! What each choice of the option gives a key.
 
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -184,4 +185,21 @@ fn the_oldest_of_keys_that_nobody_ends_are_forgotten() {
 
     assert_eq!(pool.affinity.as_ref().map(|affinity| affinity.keys.len()), Some(MOST_KEYS));
     assert!((KEYS - MOST_KEYS as u64..KEYS).all(|key| pool.is_bound(AffinityKey(key))));
+}
+
+#[test]
+fn who_waits_in_vain_beside_a_held_connection_is_advised_on_holds() {
+    let mut pool = pool(Affinity::Hold { time: Duration::from_secs(60), lend: false }, 1);
+    let first = ask(&mut pool, NOW, ONE)[0];
+    give_back(&mut pool, NOW, first);
+    let deadline = NOW + Duration::from_millis(100);
+    let _ = pool.check_out(NOW, CheckOutRequest::until(deadline));
+
+    pool.handle_timeout(deadline);
+
+    let error = core::iter::from_fn(|| pool.poll_output()).find_map(|output| match output {
+        Output::Action(Action::Fail { error, .. }) => Some(error.to_string()),
+        Output::Action(_) | Output::Event(_) => None,
+    });
+    assert!(error.unwrap().contains("held for their keys or being refreshed"));
 }
