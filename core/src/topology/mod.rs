@@ -210,7 +210,9 @@ impl<C> Topology<C> {
         if self.has_budget() {
             self.handle_timeout_within_budget();
         } else {
-            self.servers.iter_mut().for_each(|(_, server)| server.pool.handle_timeout(now));
+            // A pool that nobody may use yet must not grow to its minPoolSize.
+            let used = self.servers.iter_mut().filter(|(_, server)| server.membership != Membership::Unused);
+            used.for_each(|(_, server)| server.pool.handle_timeout(now));
             self.for_each(Self::collect);
         }
         while let Some((at, selection)) = self.selections.next_deadline()

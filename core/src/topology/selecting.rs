@@ -131,9 +131,16 @@ impl<C> Topology<C> {
 
     /// No check-out waits for servers that this client cannot talk to (TOP-37).
     pub(super) fn refuse_if_incompatible(&mut self) {
-        if let Some((address, text)) = self.description.incompatibility() {
-            let kind = SelectionErrorKind::Incompatible(alloc::format!("{address}: {text}"));
+        if let Err(kind) = self.check_compatibility() {
             self.fail_selections(&kind);
+        }
+    }
+
+    /// Refuses a deployment with a server that this client cannot talk to (TOP-38).
+    pub(super) fn check_compatibility(&self) -> Result<(), SelectionErrorKind> {
+        match self.description.incompatibility() {
+            Some((address, text)) => Err(SelectionErrorKind::Incompatible(alloc::format!("{address}: {text}"))),
+            None => Ok(()),
         }
     }
 
@@ -190,6 +197,9 @@ impl<C> Topology<C> {
             let has_waiters = self.servers.pool(server).is_some_and(|pool| pool.counts().waiting > 0);
             let origins = self.servers.origins(server).filter(|_| has_waiters && self.options.reselect);
             let Some(waiting) = origins.map(Origins::take_all) else { continue };
+            // They came by their places in the pool, and go on in the order of their arrival.
+            let mut waiting: Vec<_> = waiting.collect();
+            waiting.sort_by_key(|(check_out, waiter)| (waiter.arrived_at, check_out.sequence));
             for (check_out, waiter) in waiting {
                 let stays = waiter.limit <= now || self.suits(server, &waiter.criteria);
                 let Some((known, origins)) = self.servers.with_origins(server) else { continue };

@@ -4,6 +4,7 @@
 //! The server's description is stored first. Then [`transition`](super::transition) names the step for the types of both,
 //! and the steps stand here. Only lists of a set's configuration decide which servers belong to it (TOP-34).
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -13,12 +14,16 @@ use alloc::vec::Vec;
 use super::description::{TopologyDescription, TopologyType};
 use super::transition::{Step, step};
 use crate::address::ServerAddress;
+use crate::error_text::presentable;
 use crate::monitor::{ServerDescription, ServerType};
 use crate::pool::Cause;
 
 /// The most servers of a topology besides its seeds: hellos are not authenticated, and each server costs a monitor and two
 /// sockets. MongoDB allows 50 members.
 const MOST_DISCOVERED: usize = 100;
+
+/// The greatest length of a host's name, in bytes.
+const MAX_NAME: usize = 255;
 
 /// The protocol version (MongoDB 6.0) from which on a primary's election counts more than its configuration (TOP-27).
 const ELECTION_FIRST: i32 = 17;
@@ -65,7 +70,7 @@ impl TopologyDescription {
         }
         match step(self.topology_type, server.server_type) {
             Step::Keep => {}
-            Step::Standalone if seeds == 1 => update.topology.topology_type = TopologyType::Single,
+            Step::Standalone if seeds == 1 => update.become_single(),
             Step::BecomeSharded => update.topology.topology_type = TopologyType::Sharded,
             Step::Standalone => {
                 update.remove("it is a standalone server, and the connection string names others beside it");
@@ -102,6 +107,13 @@ impl TopologyDescription {
 }
 
 impl Update {
+    /// The server is the whole topology (TOP-18). DNS may have listed others since.
+    fn become_single(&mut self) {
+        let address = &self.server.address;
+        self.topology.topology_type = TopologyType::Single;
+        self.topology.remove_unless(|known| *known == **address, "a standalone server is the whole deployment");
+    }
+
     /// The server leaves the topology (TOP-35).
     fn remove(&mut self, why: &str) {
         let address = &self.server.address;
@@ -241,13 +253,13 @@ impl Update {
         self.topology.add(added);
     }
 
-    /// The members that the server names. What is no address names no server, and no server names sockets of this host: only a seed
-    /// may be one.
+    /// The members that the server names. What is no address names no server, nor does what no host can be called: names stand in logs
+    /// and errors. No server names sockets of this host: only a seed may be one.
     fn members(&self) -> impl Iterator<Item = ServerAddress> {
         let lists = [&self.server.hosts, &self.server.passives, &self.server.arbiters];
         let members = lists.into_iter().flatten().filter_map(|member| member.parse().ok());
         members.filter(|member| match member {
-            ServerAddress::Tcp { .. } => true,
+            ServerAddress::Tcp { host, .. } => host.len() <= MAX_NAME && matches!(presentable(host), Cow::Borrowed(_)),
             ServerAddress::Unix { .. } => self.topology.server(member).is_some(),
         })
     }

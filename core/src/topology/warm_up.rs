@@ -216,9 +216,10 @@ impl<C> Topology<C> {
         if self.phase == Phase::Unmonitored {
             return Ok(self.writer.into_iter().collect());
         }
-        if self.phase != Phase::Monitored || !self.description.is_compatible() {
+        if self.phase != Phase::Monitored {
             return Ok(Vec::new());
         }
+        self.check_compatibility()?;
         let suitable = self.suitable_servers(criteria).map_err(SelectionErrorKind::MaxStaleness)?;
         let ids = suitable.iter().filter_map(|server| self.servers.find(&server.address));
         Ok(ids.filter(|&id| self.takes_check_outs(id)).collect())

@@ -113,6 +113,16 @@ fn hellos_that_name_ever_new_hosts_leave_a_hundred_servers_beside_the_seeds_x_15
 }
 
 #[test]
+fn what_no_host_can_be_called_names_no_server() {
+    let mut client = Client::new();
+    let hosts = ["x\n2030-01-01 ERROR forged\u{1b}[2J:27017".to_owned(), format!("{}:27017", "y".repeat(100_000))];
+
+    client.learn("a", member("a", ServerType::RsSecondary, hosts));
+
+    assert_eq!(client.names(), SEEDS.map(|name| format!("{name}:27017")));
+}
+
+#[test]
 fn a_refused_hello_adds_none_of_its_hosts_and_concerns_no_other_server_x_154() {
     let mut client = full();
     let before = client.topology.description().servers.clone();

@@ -150,6 +150,17 @@ fn failures(outputs: &[Output<()>]) -> Vec<String> {
 }
 
 #[test]
+fn a_standalone_server_is_the_whole_topology_also_where_dns_has_listed_others_since_x_35() {
+    let mut client = Client::unknown("", &[1]);
+    client.scan(&[1, 2]);
+
+    client.find(1, ServerType::Standalone);
+
+    assert_eq!(client.topology.description().topology_type, TopologyType::Single);
+    assert_eq!(client.ports(), [1]);
+}
+
+#[test]
 fn prose_1_a_new_record_adds_a_server() {
     let mut client = Client::of("", &[17, 18]);
 

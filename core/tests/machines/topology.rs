@@ -5,7 +5,7 @@ use std::time::Duration;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{EstablishError, Fault, Phase};
 use cmap_core::monitor::Finding;
-use cmap_core::options::{Affinity, ClientOptions, PoolOptions, QueueDepth};
+use cmap_core::options::{Affinity, ClientOptions, PoolOptions, Profile, QueueDepth};
 use cmap_core::pool::{Action, AffinityKey, Cause, CheckOutRequest, Condition, Handle, Output as PoolOutput};
 use cmap_core::server::{OperationError, ServerDescription, ServerId, ServerType, StateChange};
 use cmap_core::time::Instant;
@@ -178,6 +178,49 @@ fn a_check_out_that_waits_on_a_primary_that_steps_down_goes_to_the_next_one() {
     assert!(outputs.iter().any(reselects), "{outputs:?}");
     let outputs = learn(&mut set, describe("b", ServerType::RsPrimary));
     assert_eq!(connects(&outputs)[0].0, id(&set, "b"));
+    assert_eq!(set.stats().cancelled, 0, "no caller has cancelled one");
+}
+
+#[test]
+fn check_outs_that_wait_on_a_primary_that_steps_down_go_on_in_the_order_of_their_arrival() {
+    let mut set = open_with(options(&["a", "b", "c"]), |options| options.max_pool_size = Some(1));
+    learn(&mut set, describe("a", ServerType::RsPrimary));
+    let begin = |set: &mut Topology<()>| set.check_out(NOW, Criteria::WRITABLE, CheckOutRequest::default()).0;
+    begin(&mut set);
+    let (_, connection) = connects(&drain(&mut set))[0];
+    set.handle_established(NOW, connection, ()).unwrap();
+    // Places in the pool are used again, the last one first.
+    for earlier in [begin(&mut set), begin(&mut set)] {
+        let _ = set.cancel_check_out(NOW, earlier);
+    }
+    let waiting = [begin(&mut set), begin(&mut set)];
+    drain(&mut set);
+
+    let mut error = OperationError::new(Fault::Server { code: Some(10107) }, Cause::new("not primary"));
+    error.state_change = Some(StateChange::NotWritablePrimary);
+    set.handle_operation_failed(NOW, connection, error).unwrap();
+
+    let outputs = drain(&mut set);
+    let reselecting = outputs.iter().filter_map(|output| match output {
+        Output::Reselecting { check_out, .. } => Some(CheckOut::Started(*check_out)),
+        _ => None,
+    });
+    assert_eq!(reselecting.collect::<Vec<_>>(), waiting);
+}
+
+#[test]
+fn a_pool_that_nobody_may_use_yet_creates_no_connections_x_30() {
+    let mut set = Topology::<()>::new(options(&["a"]), {
+        let mut options = PoolOptions::default();
+        (options.profile, options.min_pool_size) = (Profile::Cmap1_1, Some(2));
+        options
+    })
+    .unwrap();
+    set.open(NOW);
+
+    set.handle_timeout(NOW);
+
+    assert_eq!(set.connections(), 0);
 }
 
 #[test]

@@ -39,6 +39,20 @@ fn it_warms_up_the_primary_alone_if_writes_are_meant() {
 }
 
 #[test]
+fn it_ends_at_once_where_a_server_is_too_old_top_38() {
+    let mut set = Set::opened(&MEMBERS[..1]);
+    let mut old = describe("one.example", ServerType::RsPrimary, &MEMBERS[..1]);
+    old.wire_versions = Some((0, 7));
+    set.learn(old);
+
+    let warm_up = set.call(|set| set.warm_up(NOW, &Criteria::default(), Some(1)));
+
+    let [(ended, Err(WarmUpError::Selection(error)))] = &set.ended[..] else { panic!("{:?}", set.ended) };
+    assert_eq!(*ended, warm_up);
+    assert!(matches!(error.kind, SelectionErrorKind::Incompatible(_)), "{error}");
+}
+
+#[test]
 fn it_ends_when_every_server_that_suits_has_its_connections() {
     let mut set = Set::of(&MEMBERS);
 
