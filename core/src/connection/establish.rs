@@ -21,6 +21,9 @@ use super::{ConnectionOptions, EstablishError, Fault, Phase};
 use crate::service_id::ServiceId;
 use crate::wire::{CommandReply, CompressionError};
 
+/// What a message may have beyond its document: header, `$db`, the server API.
+const OVERHEAD: usize = 1024;
+
 /// A connection that is being established, without its socket.
 pub struct Establish {
     options: Arc<ConnectionOptions>,
@@ -81,7 +84,7 @@ impl Establish {
             options,
             stage: Stage::Hello(login),
             hello_reply: None,
-            // Reserves room for authentication, so that the buffer does not grow and leave a copy of a password behind.
+            // Room for what most authentications send.
             out: Zeroizing::new(Vec::with_capacity(4096)),
         };
         establish.send(Phase::Hello, "admin", hello)?;
@@ -112,6 +115,7 @@ impl Establish {
 
     /// Appends the bytes to send. They may hold a password: wipe the buffer once it is sent.
     pub fn write_to(&mut self, out: &mut Vec<u8>) {
+        make_room(out, self.out.len());
         out.extend_from_slice(&self.out);
         self.out.zeroize();
     }
@@ -285,6 +289,7 @@ impl Establish {
     }
 
     fn send(&mut self, phase: Phase, database: &str, command: RawDocumentBuf) -> Result<(), EstablishError> {
+        make_room(&mut self.out, command.as_bytes().len() + OVERHEAD);
         let sent = self.connection.send(&mut self.out, &Command::new(database, &command));
         // PLAIN's payload is the password, and MONGODB-OIDC's a token.
         command.into_bytes().zeroize();
@@ -333,6 +338,15 @@ impl fmt::Debug for Establish {
         let Self { options, connection, stage, hello_reply: _, out: _ } = self;
         let mut shown = f.debug_struct("Establish");
         shown.field("options", options).field("connection", connection).field("stage", stage).finish_non_exhaustive()
+    }
+}
+
+/// Makes room for so many bytes more. A buffer that grows by itself leaves its smaller self behind, perhaps with a password in it.
+fn make_room(buffer: &mut Vec<u8>, more: usize) {
+    if buffer.capacity() - buffer.len() < more {
+        let mut larger = Vec::with_capacity(buffer.len() + more);
+        larger.extend_from_slice(buffer);
+        mem::replace(buffer, larger).zeroize();
     }
 }
 

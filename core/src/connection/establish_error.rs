@@ -116,11 +116,6 @@ impl EstablishError {
         (backpressure && self.is_backpressure()) || self.server_labels.iter().any(|own| own == label)
     }
 
-    /// Whether it speaks of the credential, and not of the server or the network.
-    pub fn is_about_the_credential(&self) -> bool {
-        self.phase == Phase::Authenticate && !matches!(self.fault, Fault::Network | Fault::Timeout)
-    }
-
     /// CMAP-50: network errors and timeouts in TCP connect, TLS handshake I/O and hello. CMAP-51: nothing else.
     fn is_backpressure(&self) -> bool {
         matches!(self.phase, Phase::Connect | Phase::Tls | Phase::Hello)

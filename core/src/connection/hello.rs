@@ -14,6 +14,11 @@ use crate::service_id::ServiceId;
 use crate::wire::{CompressorId, Limits, TopologyVersion};
 use crate::wire_version::incompatibility;
 
+/// A document without fields.
+const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
+/// What a command of a conversation has besides its payload, in bytes.
+const ROOM: usize = 256;
+
 /// The server's description of itself in the hello of one connection (HS-16).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -82,7 +87,7 @@ pub(super) fn command(
     authentication: Option<&Authentication>,
     speculative: Option<RawDocumentBuf>,
 ) -> RawDocumentBuf {
-    let mut hello = RawDocumentBuf::new();
+    let mut hello = speculative.as_ref().map_or_else(RawDocumentBuf::new, |it| with_room(it.as_bytes().len() + 2048));
     if options.load_balanced || options.server_api.is_some() {
         hello.append(bson::cstr!("hello"), 1);
     } else {
@@ -132,7 +137,7 @@ pub(crate) fn first_hello(options: &ConnectionOptions) -> RawDocumentBuf {
 pub(super) fn first_command(first: First<'_>) -> RawDocumentBuf {
     match first {
         First::SaslStart { mechanism, payload, skip_empty_exchange } => {
-            let mut command = RawDocumentBuf::new();
+            let mut command = with_room(payload.as_bytes().len() + ROOM);
             command.append(bson::cstr!("saslStart"), 1);
             command.append(bson::cstr!("mechanism"), mechanism.name());
             command.append(bson::cstr!("payload"), binary(payload.as_bytes()));
@@ -157,7 +162,7 @@ pub(super) fn first_command(first: First<'_>) -> RawDocumentBuf {
 
 /// The command that opens a conversation by MONGODB-OIDC, or a mechanism of the user's own.
 pub(super) fn sasl_start(mechanism: &str, payload: &Payload) -> RawDocumentBuf {
-    let mut command = RawDocumentBuf::new();
+    let mut command = with_room(payload.as_bytes().len() + mechanism.len() + ROOM);
     command.append(bson::cstr!("saslStart"), 1);
     command.append(bson::cstr!("mechanism"), mechanism);
     command.append(bson::cstr!("payload"), binary(payload.as_bytes()));
@@ -166,11 +171,18 @@ pub(super) fn sasl_start(mechanism: &str, payload: &Payload) -> RawDocumentBuf {
 
 /// The command that goes on with a conversation.
 pub(super) fn next_command(id: &RawBson, payload: &Payload) -> RawDocumentBuf {
-    let mut command = RawDocumentBuf::new();
+    let mut command = with_room(payload.as_bytes().len() + ROOM);
     command.append(bson::cstr!("saslContinue"), 1);
     command.append(bson::cstr!("conversationId"), id.as_raw_bson_ref());
     command.append(bson::cstr!("payload"), binary(payload.as_bytes()));
     command
+}
+
+/// An empty document with room for so many bytes. A document that grows leaves its smaller self behind, perhaps with a secret in it.
+fn with_room(bytes: usize) -> RawDocumentBuf {
+    let mut document = Vec::with_capacity(EMPTY.len() + bytes);
+    document.extend_from_slice(&EMPTY);
+    RawDocumentBuf::from_bytes(document).unwrap_or_default()
 }
 
 pub(super) fn binary(bytes: &[u8]) -> RawBinaryRef<'_> {
@@ -256,4 +268,21 @@ impl Role {
 fn texts(reply: &RawDocument, name: &str) -> Option<Vec<String>> {
     let array = reply.get_array(name).ok()?;
     Some(array.into_iter().filter_map(|item| item.ok()?.as_str().map(ToString::to_string)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::auth::token_payload;
+    use super::*;
+    use crate::options::Secret;
+
+    #[test]
+    fn a_command_with_a_token_is_made_in_its_size() {
+        let token = Secret::from("t".repeat(10_000));
+
+        let command = sasl_start("MONGODB-OIDC", &token_payload(&token));
+
+        // One that had to grow would have room for two.
+        assert!(command.into_bytes().capacity() < 11_000);
+    }
 }

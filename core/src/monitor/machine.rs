@@ -13,7 +13,7 @@ use super::{
     ServerDescription, ServerType, Socket, Timeout, TimeoutReason,
 };
 use crate::address::ServerAddress;
-use crate::connection::Fault;
+use crate::connection::{ClientMetadata, Fault};
 use crate::pool::Cause;
 use crate::time::Instant;
 use crate::topology_version::TopologyVersion;
@@ -140,6 +140,11 @@ impl Monitor {
         self.stop_measuring();
         self.round_trip_times.reset();
         self.begin_check();
+    }
+
+    /// Names the client so in the first hellos of sockets yet to be opened (HS-14).
+    pub fn set_metadata(&mut self, metadata: ClientMetadata) {
+        Arc::make_mut(&mut self.options.connection).metadata = metadata;
     }
 
     /// Ends the monitor: cancels the check under way, and closes its sockets.

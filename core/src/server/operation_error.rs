@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "wire")]
 use crate::connection::SYSTEM_OVERLOADED_ERROR;
-use crate::connection::{EstablishError, Fault};
+use crate::connection::{EstablishError, Fault, Phase};
 use crate::pool::Cause;
 use crate::topology_version::TopologyVersion;
 #[cfg(feature = "wire")]
@@ -83,6 +83,17 @@ impl StateChange {
     pub(crate) fn of_establish_error(error: &EstablishError) -> Option<Self> {
         let Fault::Server { code } = error.fault else { return None };
         Self::of(code, &error.message)
+    }
+}
+
+// Here, because it asks for the state change.
+impl EstablishError {
+    /// Whether the server refused the credential. An error of the network says nothing of it, and neither does one that announces a
+    /// change of the server: a server that shuts down or recovers refuses everybody.
+    pub fn is_about_the_credential(&self) -> bool {
+        self.phase == Phase::Authenticate
+            && !matches!(self.fault, Fault::Network | Fault::Timeout)
+            && StateChange::of_establish_error(self).is_none()
     }
 }
 

@@ -8,7 +8,7 @@ use crate::connection::EstablishError;
 use crate::monitor::{Call, ServerDescription, ServerType};
 use crate::pool::{ApiMisuse, Cause, Clear, ConnectionState, Handle, PhaseTimes, Pool, Reaction, Refused};
 use crate::server::reaction::{self, Circumstances, Reactions};
-use crate::server::{OperationError, Server, ServerId, StateChange};
+use crate::server::{OperationError, Server, ServerId};
 use crate::service_id::ServiceId;
 use crate::time::Instant;
 use crate::topology_version::TopologyVersion;
@@ -87,7 +87,7 @@ impl<C> Topology<C> {
         // That the server refuses an old credential, or this user of several, says nothing about it.
         let acts_for_several_users = owner.of_identity.is_some() || !self.identities.known.is_empty();
         circumstances.is_stale |= owner.pool.is_refused_as_outdated(connection, &error)
-            || (acts_for_several_users && is_about_the_user(&error));
+            || (acts_for_several_users && error.is_about_the_credential());
         let reactions = reaction::to_establish_error(&error, circumstances);
         let is_pending = owner.pool.find_in(connection, ConnectionState::Pending)?.is_some();
         if reactions.mark_unknown && is_pending {
@@ -259,9 +259,4 @@ impl<C> Topology<C> {
         }
         self.hurry_monitor(server);
     }
-}
-
-/// Whether a server has refused this user, and said nothing about itself: a server that shuts down or recovers refuses everybody.
-fn is_about_the_user(error: &EstablishError) -> bool {
-    error.is_about_the_credential() && StateChange::of_establish_error(error).is_none()
 }

@@ -129,6 +129,19 @@ fn a_new_credential_has_a_server_checked_that_refused_the_old_one_x_90() {
 }
 
 #[test]
+fn a_server_that_shuts_down_is_unknown_also_to_a_connection_with_a_replaced_credential_x_8() {
+    let mut server = server();
+    let connection = pending(&mut server);
+    server.renew_credential(NOW, None);
+    let error = EstablishError::new(Phase::Authenticate, Fault::Server { code: Some(91) }, "shutting down");
+
+    server.handle_establish_failed(NOW, connection, error).unwrap();
+
+    assert_eq!(server.description().server_type, ServerType::Unknown);
+    assert_eq!(drain(&mut server).0, ["ConnectionPoolCleared", "ConnectionClosed", "ConnectionCheckOutFailed"]);
+}
+
+#[test]
 fn a_new_credential_has_no_server_checked_that_is_known_x_90() {
     let mut server = server();
 

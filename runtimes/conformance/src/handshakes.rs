@@ -4,7 +4,7 @@
 //! a client that was cut off may connect again at once (LB-9, LB-10).
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bson::{RawDocument, rawdoc};
@@ -16,7 +16,9 @@ use super::lab::Lab;
 use super::proxy::{Passage, Proxy};
 use super::recovery::recovered;
 use super::rogue::Rogue;
-use super::{Harness, Hosts, LocalServer, Setup, assert_nothing_lost, establish_error, outspoken, run, the_server};
+use super::{
+    Harness, Hosts, LocalServer, Setup, assert_nothing_lost, establish_error, outspoken, run, the_server, until,
+};
 
 /// What is between client and server.
 struct Scene {
@@ -175,6 +177,35 @@ pub fn a_library_around_the_client_is_named_by_connections_yet_to_come_hs_14<H: 
 
         let heard = heard.lock().unwrap();
         assert_eq!(heard.len(), 2);
+        assert_eq!(heard[1], format!("{}|odm", heard[0]));
+    });
+}
+
+pub fn a_library_around_the_client_is_named_by_checks_yet_to_come_hs_14<H: Harness>() {
+    run::<H>(async {
+        let (heard, loses) = (Arc::<Mutex<Vec<String>>>::default(), Arc::new(AtomicBool::new(false)));
+        let (hears, refuses) = (Arc::clone(&heard), Arc::clone(&loses));
+        let rogue = Rogue::start(move || {
+            let (hears, refuses) = (Arc::clone(&hears), Arc::clone(&refuses));
+            move |_: &str, command: &RawDocument| {
+                let client = command.get_document("client");
+                match client.and_then(|client| client.get_document("driver")?.get_str("name")) {
+                    Ok(name) => hears.lock().unwrap().push(name.to_owned()),
+                    // A check that fails has another connection follow.
+                    Err(_) if refuses.load(Ordering::SeqCst) => return rawdoc! { "ok": 0, "errmsg": "no" },
+                    Err(_) => {}
+                }
+                rawdoc! { "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25 }
+            }
+        });
+        let client = super::builder::<H>(rogue.options("heartbeatFrequencyMS=500")).build().await.unwrap();
+        until(|| heard.lock().unwrap().len() == 1).await;
+
+        client.append_metadata("odm", "1.0", "").unwrap();
+        loses.store(true, Ordering::SeqCst);
+
+        until(|| heard.lock().unwrap().len() == 2).await;
+        let heard = heard.lock().unwrap();
         assert_eq!(heard[1], format!("{}|odm", heard[0]));
     });
 }

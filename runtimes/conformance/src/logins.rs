@@ -7,6 +7,7 @@ use std::time::Duration;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use cmap_core::connection::auth::{Login, MechanismError, Payload, SaslConversation, SaslMechanism, SaslStep};
 use cmap_core::connection::{Fault, Phase};
+use cmap_core::options::ClientOptions;
 use cmap_runtime::CheckOutError;
 use cmap_test_server::ServerVersion;
 
@@ -96,6 +97,25 @@ pub fn a_mechanism_of_the_users_own_logs_in<H: Harness>() {
         let payload = heard[0].get_binary("payload").unwrap().bytes;
         assert_eq!((heard[0].get_str("mechanism").unwrap(), payload), ("EXAMPLE-TOKEN", &b"token"[..]));
         assert_eq!(heard[0].get_str("$db").unwrap(), "$external");
+    });
+}
+
+pub fn a_mechanism_of_the_users_own_logs_in_identities_whatever_theirs_is_called<H: Harness>() {
+    run::<H>(async {
+        let rogue = Rogue::start(|| {
+            |_: &str, _: &RawDocument| {
+                rawdoc! {
+                    "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25,
+                    "conversationId": 1, "done": true,
+                }
+            }
+        });
+        let client = super::builder::<H>(rogue.options("")).mechanism(Token).build().await.unwrap();
+        let (aws, _) = ClientOptions::parse("mongodb://localhost/?authMechanism=MONGODB-AWS").unwrap();
+
+        let identity = client.add_identity(aws.credential.unwrap()).unwrap();
+
+        drop(client.check_out().identity(identity).await.unwrap());
     });
 }
 

@@ -1,18 +1,20 @@
 //! MONGODB-OIDC with a callback of the application's: the prose tests of machine callbacks (`auth/tests/mongodb-oidc.md`), by their
 //! numbers, and what they leave open.
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bson::{Document, RawDocument, RawDocumentBuf, doc, rawdoc};
 use cmap_core::connection::auth::{Login, MechanismError, Payload, SaslConversation, SaslMechanism, SaslStep};
 use cmap_core::connection::{Fault, Phase};
-use cmap_core::options::ClientOptions;
+use cmap_core::options::{ClientOptions, Credential};
 use cmap_core::server::CommandEvent;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{Client, CommandErrorKind, OperationError, OperationErrorKind, Reply, TokenReply, TokenRequest};
 
 use super::rogue::Rogue;
+use super::rotation::user;
 use super::{
     ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, establish_error, poll_once, run,
     the_server, told, until, yield_now,
@@ -319,6 +321,39 @@ pub fn the_token_of_a_user_who_was_removed_is_forgotten<H: Harness>() {
     });
 }
 
+pub fn the_token_of_a_user_who_was_replaced_is_forgotten<H: Harness>() {
+    run::<H>(async {
+        let (server, provider) = (server(), Provider::of(&["first-token"]));
+        let client = provider.client::<H>(&server, "").await;
+        find(&client).await.unwrap();
+
+        client.set_credential(Some(Credential::oidc(Some("me".into())))).await.unwrap();
+        client.set_credential(Some(Credential::oidc(None))).await.unwrap();
+
+        assert_eq!(provider.calls(), 3);
+    });
+}
+
+pub fn an_open_connection_logs_in_again_as_the_user_it_has_x_91<H: Harness>() {
+    run::<H>(async {
+        let server = server();
+        let uri = server.uri_as("first", "authMechanism=MONGODB-OIDC&appName=suite");
+        let (options, _) = ClientOptions::parse(&uri).unwrap();
+        let fetch = |request: TokenRequest| {
+            let token = format!("{}-token", request.username.unwrap_or_default());
+            std::future::ready(Ok::<_, String>(TokenReply::new(token)))
+        };
+        let client = super::builder::<H>(options).oidc_callback(fetch).build().await.unwrap();
+        let mut connection = client.check_out().await.unwrap();
+        client.set_credential(Some(Credential::oidc(Some("second".into())))).await.unwrap();
+        fail::<H>(&server, 1, &["ping"], REAUTHENTICATE).await;
+
+        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
+
+        assert_eq!(user(&mut connection).await, "first");
+    });
+}
+
 pub fn prose_4_2_and_4_3_commands_fail_if_reauthentication_fails<H: Harness>() {
     run::<H>(async {
         for command in ["find", "insert"] {
@@ -424,6 +459,105 @@ pub fn calls_for_tokens_are_100_ms_apart_oidc_5<H: Harness>() {
             assert!(two[1] - two[0] >= Duration::from_millis(100), "{calls:?}");
         }
     });
+}
+
+pub fn a_call_for_a_token_that_was_cut_off_counts_oidc_5<H: Harness>() {
+    /// Notes when it is dropped.
+    struct Call<R: Runtime>(R, Arc<Mutex<Vec<Instant>>>);
+    impl<R: Runtime> Drop for Call<R> {
+        fn drop(&mut self) {
+            self.1.lock().unwrap().push(self.0.now());
+        }
+    }
+
+    run::<H>(async {
+        let server = server();
+        let (options, _) =
+            ClientOptions::parse(&server.uri("authMechanism=MONGODB-OIDC&connectTimeoutMS=1000")).unwrap();
+        let times = Arc::<Mutex<Vec<Instant>>>::default;
+        let (begins, ends) = (times(), times());
+        let (begun, ended) = (Arc::clone(&begins), Arc::clone(&ends));
+        let runtime = H::Runtime::current().unwrap();
+        let hangs = move |_: TokenRequest| {
+            begun.lock().unwrap().push(runtime.now());
+            let call = Call(runtime.clone(), Arc::clone(&ended));
+            async move {
+                let _call = call;
+                std::future::pending::<Result<TokenReply, String>>().await
+            }
+        };
+        let pool = super::pool_builder::<H>(options).oidc_callback(hangs).build().await.unwrap();
+
+        for _ in 0..2 {
+            // A failed login pauses the pool.
+            pool.ready();
+            assert!(pool.check_out().await.is_err());
+        }
+
+        let (begins, ends) = (begins.lock().unwrap(), ends.lock().unwrap());
+        assert!(begins.len() == 2 && begins[1] - ends[0] >= Duration::from_millis(100), "{begins:?} {ends:?}");
+    });
+}
+
+pub fn a_callback_that_panics_fails_its_connection_alone<H: Harness>() {
+    run::<H>(async {
+        let (server, calls) = (server(), AtomicUsize::new(0));
+        let (options, _) =
+            ClientOptions::parse(&server.uri("authMechanism=MONGODB-OIDC&heartbeatFrequencyMS=500")).unwrap();
+        let panics_at_first = move |_: TokenRequest| {
+            assert!(calls.fetch_add(1, Ordering::SeqCst) > 0, "a bug of the application's");
+            std::future::ready(Ok::<_, String>(TokenReply::new("first-token")))
+        };
+        let builder = super::builder::<H>(options).oidc_callback(panics_at_first);
+        let client = builder.reselect(false).build().await.unwrap();
+
+        let error = establish_error(client.check_out().await);
+
+        assert_eq!((error.phase, error.fault), (Phase::Authenticate, Fault::Other));
+        assert!(error.to_string().contains("the callback panicked"), "{error}");
+        find(&client).await.unwrap();
+    });
+}
+
+pub fn a_login_that_cannot_begin_again_costs_its_connection_x_191<H: Harness>() {
+    run::<H>(async {
+        let rogue = Rogue::start(|| {
+            |name: &str, _: &RawDocument| -> RawDocumentBuf {
+                if name == "ping" {
+                    return rawdoc! { "ok": 0, "code": REAUTHENTICATE, "errmsg": "log in again" };
+                }
+                rawdoc! {
+                    "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25,
+                    "conversationId": 1, "done": true,
+                }
+            }
+        });
+        let mut options = rogue.options("");
+        options.credential = None;
+        let client = super::builder::<H>(options).mechanism(Once::default()).build().await.unwrap();
+        let mut connection = client.check_out().await.unwrap();
+
+        let error = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap_err();
+
+        assert!(matches!(error.kind, CommandErrorKind::Reauthentication(_)), "{error}");
+        drop(connection);
+        let stats = client.stats();
+        assert_eq!((stats.counts.total(), stats.closed.error), (0, 1), "{stats:?}");
+    });
+}
+
+/// A mechanism that begins once.
+#[derive(Debug, Default)]
+struct Once(AtomicBool);
+
+impl SaslMechanism for Once {
+    fn name(&self) -> &str {
+        "EXAMPLE-TOKEN"
+    }
+
+    fn begin(&self, login: &Login<'_>) -> Result<Box<dyn SaslConversation>, MechanismError> {
+        if self.0.swap(true, Ordering::SeqCst) { Err("the ticket has expired".into()) } else { Own.begin(login) }
+    }
 }
 
 pub fn a_mechanism_of_the_users_own_logs_in_again_oidc_1<H: Harness>() {

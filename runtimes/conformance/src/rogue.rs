@@ -16,7 +16,8 @@ pub(super) struct Rogue {
 }
 
 impl Rogue {
-    /// A server that calls `accept` for every connection, and answers its commands by the function that it gets.
+    /// A server that calls `accept` for every connection, and answers its commands by the function that it gets. A command that gets
+    /// an empty document has no answer.
     pub(super) fn start<A>(accept: impl Fn() -> A + Send + 'static) -> Self
     where
         A: FnMut(&str, &RawDocument) -> RawDocumentBuf + Send + 'static,
@@ -49,6 +50,9 @@ async fn serve(socket: Arc<dyn Socket>, mut answer: impl FnMut(&str, &RawDocumen
             let Content::Message(command) = incoming.content else { panic!("everything is OP_MSG (HS-2)") };
             let (name, _) = command.body.iter().next().unwrap().unwrap();
             let reply = answer(name.as_str(), command.body);
+            if reply.is_empty() {
+                continue;
+            }
             let ids = MessageIds::reply(1, command.header.ids.request_id);
             MessageWriter::begin(&mut replies, ids, Flags::NONE, &reply, &[], &Limits::DEFAULT).unwrap().finish();
         }

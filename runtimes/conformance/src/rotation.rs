@@ -4,14 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bson::{doc, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, doc, rawdoc};
 use cmap_core::options::{Credential, Secret};
 use cmap_core::pool::PoolState;
 use cmap_core::topology::ServerSelector::Writable;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{Client, Connection, RotationError};
 
-use super::{ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, poll_once, run, told, until, within};
+use super::rogue::Rogue;
+use super::{
+    ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, poll_once, run, told, until, within, yield_now,
+};
 
 pub fn a_new_credential_is_for_connections_yet_to_come_and_retires_the_others<H: Harness>() {
     run::<H>(async {
@@ -135,6 +138,35 @@ pub fn a_closed_client_takes_no_credential<H: Harness>() {
 
         let error = client.set_credential(credential("app", "secret")).await.unwrap_err();
 
+        assert!(matches!(error, RotationError::Closed), "{error}");
+    });
+}
+
+pub fn a_close_ends_the_proof_of_a_new_credential<H: Harness>() {
+    run::<H>(async {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let asks = Arc::clone(&asked);
+        let rogue = Rogue::start(move || {
+            let asks = Arc::clone(&asks);
+            move |name: &str, _: &RawDocument| {
+                if name == "saslStart" {
+                    asks.fetch_add(1, Ordering::SeqCst);
+                    return RawDocumentBuf::new();
+                }
+                rawdoc! { "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25 }
+            }
+        });
+        // No time limit ends the proof.
+        let client = super::builder::<H>(rogue.options("connectTimeoutMS=0")).build().await.unwrap();
+        let mut rotation = Box::pin(client.set_credential(credential("next", "secret")));
+        while asked.load(Ordering::SeqCst) == 0 {
+            assert!(poll_once(&mut rotation).await.is_none());
+            yield_now().await;
+        }
+
+        client.close(Duration::ZERO).await.unwrap();
+
+        let error = rotation.await.unwrap_err();
         assert!(matches!(error, RotationError::Closed), "{error}");
     });
 }

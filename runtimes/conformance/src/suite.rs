@@ -72,6 +72,7 @@ macro_rules! conformance {
                 scram_sha_1_logs_in,
                 a_certificate_logs_in,
                 a_mechanism_of_the_users_own_logs_in,
+                a_mechanism_of_the_users_own_logs_in_identities_whatever_theirs_is_called,
                 a_wrong_password_is_said_so,
                 an_unknown_user_is_said_so,
                 a_server_that_calls_itself_an_arbiter_gets_no_command_x_62,
@@ -372,6 +373,7 @@ macro_rules! conformance {
                 a_server_that_comes_back_is_asked,
                 a_password_that_the_server_changed_first_is_set_at_once,
                 a_closed_client_takes_no_credential,
+                a_close_ends_the_proof_of_a_new_credential,
                 two_hundred_tasks_do_not_notice_a_rotation,
             }
             runtimes {
@@ -474,12 +476,17 @@ macro_rules! conformance {
                 a_command_that_is_sent_again_says_how_much_of_its_time_is_left_csot_9,
                 a_cursor_that_is_given_up_during_another_login_costs_its_connection,
                 the_token_of_a_user_who_was_removed_is_forgotten,
+                the_token_of_a_user_who_was_replaced_is_forgotten,
+                an_open_connection_logs_in_again_as_the_user_it_has_x_91,
                 prose_4_2_and_4_3_commands_fail_if_reauthentication_fails,
                 prose_4_4_reauthentication_sends_no_hello_and_so_does_not_speculate,
                 prose_4_5_reauthentication_succeeds_in_a_session,
                 a_cached_token_goes_along_with_the_hello_oidc_6,
                 a_callback_that_takes_too_long_is_said_so_oidc_8,
                 calls_for_tokens_are_100_ms_apart_oidc_5,
+                a_call_for_a_token_that_was_cut_off_counts_oidc_5,
+                a_callback_that_panics_fails_its_connection_alone,
+                a_login_that_cannot_begin_again_costs_its_connection_x_191,
                 a_mechanism_of_the_users_own_logs_in_again_oidc_1,
             }
             socks {
@@ -550,6 +557,7 @@ macro_rules! conformance {
                 a_handshake_under_tls_cut_at_every_byte_is_an_error_and_recovers,
                 a_handshake_with_a_monitor_beside_it_that_is_cut_is_an_error_and_recovers,
                 a_library_around_the_client_is_named_by_connections_yet_to_come_hs_14,
+                a_library_around_the_client_is_named_by_checks_yet_to_come_hs_14,
                 the_hello_of_a_connection_says_what_a_check_would,
             }
         }
@@ -649,6 +657,9 @@ macro_rules! conformance_of_recorders {
                 a_caller_that_gives_up_is_told_from_a_failure,
                 a_long_wait_writes_one_file,
                 a_caller_that_fails_before_the_long_wait_writes_a_file,
+                a_caller_that_fails_in_an_outage_writes_a_file,
+                a_caller_that_gives_up_in_an_outage_writes_a_file,
+                a_long_wait_for_a_server_writes_a_file,
                 a_sparse_recorder_explains_a_wait_and_keeps_no_calls,
                 a_client_without_a_recorder_has_no_trace,
             }

@@ -147,7 +147,7 @@ impl<R: Runtime, T> Builder<R, T> {
 
     /// Fetches the access tokens of MONGODB-OIDC by `callback`: a token is used by all connections of its user, until a server refuses
     /// it (OIDC-3). It is called in a task of the runtime, by one at a time, and dropped when its deadline has passed. An error that
-    /// it returns fails the connections that wait for it.
+    /// it returns, or a panic in it, fails the connection that has asked; others that wait ask again, one at a time.
     ///
     /// ```
     /// use cmap_runtime::{Client, ClientError, ClientOptions, Runtime, TokenReply, TokenRequest};

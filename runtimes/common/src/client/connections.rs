@@ -146,13 +146,13 @@ impl<R: Runtime> Connections<R> {
         self.driver().call(Input::Resume);
     }
 
-    /// Adds a library that wraps this one to the client's name in the server's logs, for connections yet to come (HS-14).
-    /// [`Builder::wrapped_by`](crate::Builder::wrapped_by) does so for all connections.
+    /// Adds a library that wraps this one to the client's name in the server's logs, for connections yet to come (HS-14), those of monitors
+    /// included. [`Builder::wrapped_by`](crate::Builder::wrapped_by) does so for all connections.
     ///
     /// # Errors
     /// A part contains the character that separates libraries.
     pub fn append_metadata(&self, name: &str, version: &str, platform: &str) -> Result<(), MetadataError> {
-        self.driver().settings.append_metadata(name, version, platform)
+        self.driver().append_metadata(name, version, platform)
     }
 
     /// Waits until as many connections are established to every server that suits `selector`; `None` means minPoolSize.
@@ -182,7 +182,7 @@ impl<R: Runtime> Connections<R> {
     /// end changes nothing.
     ///
     /// # Errors
-    /// The proof failed, or no server answered for serverSelectionTimeoutMS: nothing has changed.
+    /// The proof failed, no server answered for serverSelectionTimeoutMS, or the client was closed meanwhile: nothing has changed.
     pub async fn set_credential(&self, credential: Option<Credential>) -> Result<(), RotationError> {
         let patience = TopologyOptions::of_client(&self.options).server_selection_timeout;
         // Boxed, so that the futures of callers stay small.
@@ -209,7 +209,7 @@ impl<R: Runtime> Connections<R> {
     }
 
     /// Removes an identity: its available connections are closed, its check-outs that wait fail, and its connections in use are
-    /// closed when they come back.
+    /// closed when they come back. Keys and access tokens that no other user of the client has are forgotten.
     pub fn remove_identity(&self, identity: IdentityId) {
         self.driver().remove_identity(identity);
     }

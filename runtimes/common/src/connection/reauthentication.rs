@@ -52,9 +52,21 @@ impl<R: Runtime> Connection<R> {
         time: Option<Time>,
         operation: Option<u64>,
     ) -> Result<(), CommandErrorKind> {
-        let Some(options) = self.driver.login_of(self.handle) else { return Err(CommandErrorKind::Server(refusal)) };
-        let login = random(self.driver.clock.runtime()).and_then(|random| SaslLogin::begin(&options, &random));
-        let Some(login) = login.map_err(failed)? else { return Err(CommandErrorKind::Server(refusal)) };
+        let credential = self.socket.as_ref().and_then(|socket| socket.credential.as_ref());
+        let Some(options) = self.driver.login_of(self.handle, credential) else {
+            return Err(CommandErrorKind::Server(refusal));
+        };
+        let begun = random(self.driver.clock.runtime()).and_then(|random| SaslLogin::begin(&options, &random));
+        let login = match begun {
+            Ok(Some(login)) => login,
+            Ok(None) => return Err(CommandErrorKind::Server(refusal)),
+            Err(error) => {
+                //
+                self.stage = Stage::UnderWay;
+                self.set_cursor_duty(None);
+                return Err(failed(error));
+            }
+        };
         self.left_for_more(time)?;
         let tokens = self.driver.settings.tokens.of(&options);
         self.stage = Stage::UnderWay;

@@ -6,7 +6,7 @@
 //! rotation wait for its outcome: once the new credential is in use, they say nothing against the server.
 
 use std::future::poll_fn;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ use crate::socket::abort::{Abort, AbortReason};
 pub(super) struct RefusedLogins {
     /// The rotations under way.
     rotations: u32,
+    /// Their proofs; those, too, that have ended.
+    pub(super) proofs: Vec<Weak<Abort>>,
     /// Those that wait for the end of a rotation.
     pub(super) held: Vec<(Handle, EstablishError)>,
     /// The server that refused one last, and its error.
@@ -55,30 +57,44 @@ impl<R: Runtime> Driver<R> {
             credential.check()?;
         }
         let options = self.settings.options_with(credential.map(Arc::new));
-        if options.mechanism.is_none() {
-            check_mechanism(options.credential.as_deref(), self.settings.tokens.has_callback())?;
-        }
+        self.check_login(&options)?;
         let proven = options.credential.clone();
         self.lock().refused_logins.rotations += 1;
         let _rotation = Rotation(&self);
         let member = self.answering_member(patience).await?;
-        self.prove(member, options).await?;
+        if let Err(error) = self.prove(member, options).await {
+            proven.iter().for_each(|refused| self.settings.forget(refused));
+            return Err(error);
+        }
         // First, so that no connection is established with the old one after those of the old one retire.
-        self.settings.replace_credential(proven);
+        let former = self.settings.replace_credential(proven);
         self.call(Input::RenewCredential(None));
+        former.iter().for_each(|former| self.settings.forget(former));
         Ok(())
     }
 
-    /// Proves `options` by a connection of their own.
+    /// Proves `options` by a connection of their own, until the client is closed.
     async fn prove(&self, member: Arc<Member<R>>, options: ConnectionOptions) -> Result<(), RotationError> {
         let (slot, filler) = Slot::empty();
         let proof = Proof(Arc::default());
         let abort = Arc::clone(&proof.0);
+        {
+            let mut state = self.lock();
+            if state.machine.is_closed() {
+                return Err(RotationError::Closed);
+            }
+            let proofs = &mut state.refused_logins.proofs;
+            proofs.retain(|other| other.strong_count() > 0);
+            proofs.push(Arc::downgrade(&abort));
+        }
         self.clock.runtime().spawn(async move {
             let proven = member.establisher.prove(options, abort).await;
             filler.fill(proven.map_err(|error| (Arc::clone(member.address()), error)));
         });
         let proven = poll_fn(|cx| slot.poll(cx)).await?;
+        if self.lock().machine.is_closed() {
+            return Err(RotationError::Closed);
+        }
         proven.map_err(|(address, error)| RotationError::Refused { address, error })
     }
 
@@ -90,28 +106,45 @@ impl<R: Runtime> Driver<R> {
     /// Adds an identity with this credential, which its first connection will prove.
     pub(crate) fn add_identity(self: &Arc<Self>, credential: Credential) -> Result<IdentityId, ClientError> {
         credential.check().map_err(ConnectionStringError::from)?;
-        check_mechanism(Some(&credential), self.settings.tokens.has_callback())?;
+        let credential = Some(Arc::new(credential));
+        self.check_login(&self.settings.options_with(credential.clone()))?;
         Ok(self.drive(|state, now, _| {
             let identity = state.machine.add_identity(now);
-            self.settings.set_identity(identity, Some(Arc::new(credential)));
+            self.settings.set_identity(identity, credential);
             identity
         }))
     }
 
-    /// Removes an identity, its credential, and its access token unless another one has the same user.
-    pub(crate) fn remove_identity(self: &Arc<Self>, identity: IdentityId) {
-        self.call(Input::RemoveIdentity(identity));
-        self.settings.set_identity(identity, None);
-        let options = self.settings.options_of(None);
-        let of_options = options.iter().filter_map(|options| options.credential.as_deref());
-        let identities = self.settings.identities.lock().unwrap_or_else(PoisonError::into_inner);
-        self.settings.tokens.retain(of_options.chain(identities.values().map(|credential| &**credential)));
+    /// Refuses a login that cannot be carried out. A mechanism of the user's own carries out every login.
+    fn check_login(&self, options: &ConnectionOptions) -> Result<(), ClientError> {
+        match options.mechanism {
+            Some(_) => Ok(()),
+            None => check_mechanism(options.credential.as_deref(), self.settings.tokens.has_callback()),
+        }
     }
 
-    /// How a connection logs in; `None` if its identity was removed.
-    pub(crate) fn login_of(&self, connection: Handle) -> Option<Arc<ConnectionOptions>> {
+    /// Removes an identity, its credential, its keys and its access token, unless another one has the same user.
+    pub(crate) fn remove_identity(self: &Arc<Self>, identity: IdentityId) {
+        self.call(Input::RemoveIdentity(identity));
+        let removed = self.settings.set_identity(identity, None);
+        removed.iter().for_each(|removed| self.settings.forget(removed));
+    }
+
+    /// How a connection that was established with `credential` logs in again: as the same user, with the newest secret of that
+    /// user. `None` if its identity was removed.
+    pub(crate) fn login_of(
+        &self,
+        connection: Handle,
+        credential: Option<&Arc<Credential>>,
+    ) -> Option<Arc<ConnectionOptions>> {
         let identity = self.lock().machine.identity_of(connection);
-        self.settings.options_of(identity)
+        let newest = self.settings.options_of(identity)?;
+        let is_same = match (credential, &newest.credential) {
+            (Some(own), Some(newest)) => have_one_user(own, newest),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        Some(if is_same { newest } else { Arc::new(self.settings.options_with(credential.cloned())) })
     }
 
     /// A server to prove a credential to, as soon as one answers.
@@ -199,6 +232,12 @@ impl<R: Runtime> State<R> {
         let server = self.machine.server(*id).filter(|server| !server.has_left())?;
         (server.description().error.as_ref() == Some(cause)).then_some(*id)
     }
+}
+
+/// Whether both are credentials of one user.
+fn have_one_user(one: &Credential, other: &Credential) -> bool {
+    (&one.username, &one.source, one.mechanism, one.token_environment())
+        == (&other.username, &other.source, other.mechanism, other.token_environment())
 }
 
 /// Whether users are changed at a server of this type, so that it knows their passwords first.

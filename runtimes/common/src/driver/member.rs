@@ -1,8 +1,8 @@
 //! One server of the topology on this side of the sockets: how its connections are established, and its monitor with its sockets, which
 //! stands next to the topology's machine, and outside its lock.
 //!
-//! Each monitor has a mutex of its own. The timer, the tasks of its sockets and the end of the client take it; the
-//! calls of applications don't, so that none of them waits while a hello is decoded. The topology's calls of a monitor
+//! Each monitor has a mutex of its own. The timer, the tasks of its sockets, a library that names itself and the end of the client take
+//! it; other calls of applications don't, so that none of them waits while a hello is decoded. The topology's calls of a monitor
 //! wait in [`Member::request`] for the timer, in the order in which the topology decided on them: they are noted under its
 //! lock. A monitor's lock is taken before the topology's, never the other way round, and never two of them; that of the requests
 //! is the last one.
@@ -21,7 +21,7 @@ use std::task::Poll;
 
 use cmap_core::ErrorChain;
 use cmap_core::address::ServerAddress;
-use cmap_core::connection::{Fault, Phase};
+use cmap_core::connection::{Fault, MetadataError, Phase};
 use cmap_core::monitor::{Action, Call, HeartbeatEvent, Monitor, MonitorConnection, Output, Socket};
 use cmap_core::pool::{Cause, IdentityId};
 use cmap_core::server::{ServerEvent, ServerId};
@@ -199,6 +199,27 @@ impl<R: Runtime> Driver<R> {
         let mut next = None;
         self.for_each_member(|member| next = next.into_iter().chain(member.handle_timeout(self)).min());
         next
+    }
+
+    /// Adds a library that wraps this one to the metadata of connections yet to come (HS-14): those of monitors, too.
+    ///
+    /// # Errors
+    /// A part contains the character that separates libraries.
+    pub(crate) fn append_metadata(
+        self: &Arc<Self>,
+        name: &str,
+        version: &str,
+        platform: &str,
+    ) -> Result<(), MetadataError> {
+        self.settings.append_metadata(name, version, platform)?;
+        // First those of monitors to come. Each time the metadata of that moment, so that of two calls the later one counts.
+        if let Some(options) = &mut self.lock().monitor_options {
+            Arc::make_mut(&mut options.connection).metadata = self.settings.metadata();
+        }
+        self.for_each_member(|member| {
+            member.drive(self, |monitor, _| monitor.set_metadata(self.settings.metadata()));
+        });
+        Ok(())
     }
 
     /// Closes every monitor.

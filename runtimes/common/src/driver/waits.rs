@@ -63,6 +63,8 @@ impl<R: Runtime> Driver<R> {
             state.report_refused(now);
             work.wake_all(state.abort_all(true, AbortReason::Closed));
             work.wake_all(state.srv_lookup.abort(AbortReason::Closed));
+            let proofs = std::mem::take(&mut state.refused_logins.proofs);
+            work.wake_all(proofs.iter().filter_map(|proof| proof.upgrade()?.abort(AbortReason::Closed)));
         });
         // Those of servers that joined meanwhile.
         self.close_monitors();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use cmap_core::connection::auth::{DeriveKey, DerivedKeys, KeyCache, Lookup, Ticket, Waiter};
+use cmap_core::options::Secret;
 
 use crate::error::RuntimeGone;
 use crate::runtime::Runtime;
@@ -57,6 +58,11 @@ impl Keys {
             // back.
             drop(ended.ok_or(RuntimeGone)?);
         }
+    }
+
+    /// Forgets the keys of a password that is not used any more.
+    pub(crate) fn forget(&self, username: &str, password: &Secret) {
+        self.lock().cache.forget(username, password);
     }
 
     fn wake_all(&self) {

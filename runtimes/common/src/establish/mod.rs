@@ -22,9 +22,9 @@ use std::time::Duration;
 use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{
-    ConnectionOptions, Establish, EstablishError, Fault, MetadataError, Phase, Progress, Socks,
+    ClientMetadata, ConnectionOptions, Establish, EstablishError, Fault, MetadataError, Phase, Progress, Socks,
 };
-use cmap_core::options::{Credential, ProxyOptions};
+use cmap_core::options::{Credential, ProxyOptions, Secret};
 use cmap_core::pool::{Handle, IdentityId, PhaseTimes, ServiceId};
 use cmap_core::server::{CommandDefaults, ServerDescription};
 use cmap_core::time::Instant;
@@ -55,6 +55,9 @@ use crate::watch::Labels;
 
 /// How long before a monitor's limit its dialer gives up, at most.
 const HEAD_START: Duration = Duration::from_millis(250);
+
+/// The number of bytes read at once.
+const READ: usize = 4096;
 
 /// How connections to one server are established.
 pub(crate) struct Establisher<R: Runtime> {
@@ -169,21 +172,48 @@ impl<R: Runtime> Settings<R> {
         options
     }
 
-    /// Gives connections yet to come another credential.
-    pub(crate) fn replace_credential(&self, credential: Option<Arc<Credential>>) {
-        let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut replaced = ConnectionOptions::clone(&options);
-        replaced.credential = credential;
-        *options = Arc::new(replaced);
+    /// How the client describes itself on connections yet to come.
+    pub(crate) fn metadata(&self) -> ClientMetadata {
+        self.options().metadata.clone()
     }
 
-    /// Notes the credential of an identity, or that there is none any more.
-    pub(crate) fn set_identity(&self, identity: IdentityId, credential: Option<Arc<Credential>>) {
+    /// Gives connections yet to come another credential. Returns the former one.
+    pub(crate) fn replace_credential(&self, credential: Option<Arc<Credential>>) -> Option<Arc<Credential>> {
+        let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replaced = ConnectionOptions::clone(&options);
+        let former = std::mem::replace(&mut replaced.credential, credential);
+        *options = Arc::new(replaced);
+        former
+    }
+
+    /// Notes the credential of an identity, or that there is none any more. Returns the former one.
+    pub(crate) fn set_identity(
+        &self,
+        identity: IdentityId,
+        credential: Option<Arc<Credential>>,
+    ) -> Option<Arc<Credential>> {
         let mut identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
         match credential {
             Some(credential) => identities.insert(identity, credential),
             None => identities.remove(&identity),
+        }
+    }
+
+    /// Forgets the access tokens of users whom neither the options nor an identity has; and the keys of `credential`, which was used
+    /// until now, unless it is among those that they have.
+    pub(crate) fn forget(&self, credential: &Credential) {
+        let of_options = self.options();
+        let identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = || of_options.credential.iter().chain(identities.values()).map(|used| &**used);
+        self.tokens.retain(used());
+        let (Some(username), Some(password)) = (&credential.username, &credential.password) else { return };
+        let has_it = |used: &Credential| {
+            let own = used.password.as_ref().map(Secret::expose);
+            used.username.as_ref() == Some(username) && own == Some(password.expose())
         };
+        if !used().any(has_it) {
+            self.keys.forget(username, password);
+        }
     }
 
     /// What the user of an identity is called: by the name that logs in, or else by the identity's number.
@@ -275,6 +305,7 @@ impl<R: Runtime> Establisher<R> {
         let removed =
             || EstablishError::new(Phase::Authenticate, Fault::Other, "its identity was removed from the client");
         let mut options = options().ok_or_else(removed)?;
+        let credential = options.credential.clone();
         let tokens = self.settings.tokens.of(&options);
         // OIDC-6.
         let mut token = tokens.as_deref().and_then(TokenCache::cached);
@@ -284,7 +315,8 @@ impl<R: Runtime> Establisher<R> {
         let mut establish = Establish::new(options, random(self.settings.clock.runtime())?)?;
         let mut progress = Progress::Exchange;
         let mut asked = None;
-        let mut buffer = Zeroizing::new(Vec::new());
+        // As long as what is read at once: one that grew would leave a copy of what was sent.
+        let mut buffer = Zeroizing::new(Vec::with_capacity(READ));
         loop {
             let phase = establish.phase();
             if !matches!(progress, Progress::Exchange) {
@@ -324,7 +356,7 @@ impl<R: Runtime> Establisher<R> {
                         limit.command = command_limit.map(|limit| Timer::of_command(&self.settings.clock, limit));
                     }
                     limit.during(phase, socket::write_all(&mut stream, &buffer)).await?.map_err(self.lost(phase))?;
-                    buffer.resize(4096, 0);
+                    buffer.resize(READ, 0);
                     let count =
                         limit.during(phase, socket::read(&mut stream, &mut buffer)).await?.map_err(self.lost(phase))?;
                     let progress = establish.handle_bytes(buffer.get(..count).unwrap_or_default());
@@ -341,7 +373,7 @@ impl<R: Runtime> Establisher<R> {
             .finish()
             .ok_or_else(|| EstablishError::new(Phase::Authenticate, Fault::Other, "it ended before its end"))?;
         let mut socket = Box::new(Socket::new(Arc::clone(&self.address), stream, protocol, abort));
-        socket.token = token;
+        (socket.credential, socket.token) = (credential, token);
         Ok((socket, limit.took))
     }
 
@@ -455,10 +487,13 @@ impl<Q: Requester<S>, S> Drop for Report<Q, S> {
         {
             // First, so that the pool does not create another connection for the next waiter, whose task would be
             // dropped as well.
-            if !std::thread::panicking() {
+            let text = if std::thread::panicking() {
+                "a panic has ended it: in a mechanism, in the TLS configuration or in the runtime".to_owned()
+            } else {
                 requester.handle_runtime_gone();
-            }
-            let error = EstablishError::new(Phase::Connect, Fault::Other, crate::error::RuntimeGone.to_string());
+                crate::error::RuntimeGone.to_string()
+            };
+            let error = EstablishError::new(Phase::Connect, Fault::Other, text);
             requester.handle_establish_failed(self.connection, error);
         }
     }

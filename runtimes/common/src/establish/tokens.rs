@@ -4,7 +4,9 @@
 //! the next no sooner than 100 ms later (OIDC-5). A call ends with the time of the establishment that makes it.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -53,8 +55,12 @@ struct State {
     waiters: Vec<Waker>,
 }
 
-/// The turn to make a call. Dropping it lets the others look again.
-struct Turn<'a>(&'a TokenCache);
+/// The turn to make a call. Dropping it ends the call, and lets the others look again.
+struct Turn<'a, R: Runtime> {
+    cache: &'a TokenCache,
+    clock: &'a Clock<R>,
+    has_called: bool,
+}
 
 impl Tokens {
     pub(crate) fn new(callback: Option<TokenCallback>) -> Self {
@@ -128,7 +134,7 @@ impl TokenCache {
     }
 
     async fn look_up<R: Runtime>(&self, clock: &Clock<R>, until: Instant) -> Result<AccessToken, EstablishError> {
-        let _turn = match self.turn().await {
+        let mut turn = match self.turn(clock).await {
             Ok(turn) => turn,
             Err(token) => return Ok(AccessToken::Cached(token)),
         };
@@ -138,19 +144,21 @@ impl TokenCache {
         }
         let deadline = Deadline::within(clock.runtime(), until.saturating_since(clock.now()));
         let request = TokenRequest { version: VERSION, deadline, username: self.username.clone() };
-        let fetched = self.source.fetch(clock.runtime(), request).await.map_err(|error| {
-            failed(Fault::Other, &format!("no access token could be fetched: {}", ErrorChain(&*error)))
+        turn.has_called = true;
+        let mut fetching = pin!(self.source.fetch(clock.runtime(), request));
+        let fetched = poll_fn(|cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| fetching.as_mut().poll(cx)));
+            polled.unwrap_or_else(|_| Poll::Ready(Err("the callback panicked".into())))
         });
-        let ended = clock.now();
-        let mut state = self.lock();
-        state.last_call = Some(ended);
-        let token = fetched?;
-        state.token = Some(token.clone());
+        let token = fetched.await.map_err(|error| {
+            failed(Fault::Other, &format!("no access token could be fetched: {}", ErrorChain(&*error)))
+        })?;
+        self.lock().token = Some(token.clone());
         Ok(AccessToken::Fetched(token))
     }
 
     /// The turn to fetch a token; the token instead, if there is one.
-    async fn turn(&self) -> Result<Turn<'_>, Secret> {
+    async fn turn<'a, R: Runtime>(&'a self, clock: &'a Clock<R>) -> Result<Turn<'a, R>, Secret> {
         poll_fn(|cx| {
             let waker = cx.waker().clone();
             let mut state = self.lock();
@@ -159,7 +167,7 @@ impl TokenCache {
             }
             if !state.is_busy {
                 state.is_busy = true;
-                return Poll::Ready(Ok(Turn(self)));
+                return Poll::Ready(Ok(Turn { cache: self, clock, has_called: false }));
             }
             if !state.waiters.iter().any(|known| known.will_wake(&waker)) {
                 state.waiters.push(waker);
@@ -174,11 +182,14 @@ impl TokenCache {
     }
 }
 
-impl Drop for Turn<'_> {
+impl<R: Runtime> Drop for Turn<'_, R> {
     fn drop(&mut self) {
+        // A call that was cut off has ended as well.
+        let ended = self.has_called.then(|| self.clock.now());
         let waiters = {
-            let mut state = self.0.lock();
+            let mut state = self.cache.lock();
             state.is_busy = false;
+            state.last_call = ended.or(state.last_call);
             std::mem::take(&mut state.waiters)
         };
         waiters.into_iter().for_each(Waker::wake);

@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 use bson::RawDocument;
 use cmap_core::address::ServerAddress;
 use cmap_core::connection::{Command, Connection, ProtocolError};
-use cmap_core::options::Secret;
+use cmap_core::options::{Credential, Secret};
 use cmap_core::wire::{Field, KEPT, Lender, Sequence};
 use futures_io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroize;
@@ -59,6 +59,8 @@ pub(crate) struct Socket<S> {
     pub(crate) cursor_duty: Option<Box<CursorDuty>>,
     /// Who holds the connection, or held it last, where that is noted: here the check-in finds it without a search.
     pub(crate) tag: Tag,
+    /// The credential that it was established with, and keeps.
+    pub(crate) credential: Option<Arc<Credential>>,
     /// The access token that it has logged in with (OIDC-3).
     pub(crate) token: Option<Secret>,
 }
@@ -88,6 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             reply: EMPTY.into(),
             cursor_duty: None,
             tag: Tag::default(),
+            credential: None,
             token: None,
         }
     }

@@ -16,6 +16,7 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use super::keys::{DeriveKey, DerivedKeys, KeyId};
+use crate::options::Secret;
 
 /// The derived keys of one client's connections, and the queue of the connections that wait for theirs.
 ///
@@ -137,6 +138,12 @@ impl KeyCache {
     #[expect(clippy::needless_pass_by_value, reason = "a ticket is used once")]
     pub fn abandon(&mut self, ticket: Ticket) {
         self.running = self.running.take().filter(|running| !running.is_of(&ticket));
+    }
+
+    /// Forgets the keys of a password that is not used any more, whatever their salts. With SCRAM-SHA-256 those of other users with an
+    /// equal password are forgotten, too. Connections that wait for keys get them all the same.
+    pub fn forget(&mut self, username: &str, password: &Secret) {
+        self.known.retain(|keys| !keys.id().is_of(username, password));
     }
 
     /// Whether a ticket is out.
@@ -312,6 +319,23 @@ mod tests {
         derive(&mut cache, 2);
 
         assert!(has(&mut cache, &slow, 1));
+    }
+
+    #[test]
+    fn the_keys_of_a_password_are_forgotten_whatever_their_salts() {
+        let derived = |hash: ScramHash, password: &str, salt| {
+            let prepared = hash.prepare("user", &password.into()).unwrap();
+            DeriveKey::new(hash, prepared, alloc::vec![salt], 4096).finish(&SecretBytes::zeros(32))
+        };
+        let mut cache = KeyCache::default();
+        for hash in [ScramHash::Sha1, ScramHash::Sha256] {
+            cache.known.extend([derived(hash, "pencil", 1), derived(hash, "pencil", 2), derived(hash, "eraser", 1)]);
+        }
+
+        cache.forget("user", &"pencil".into());
+
+        let kept: Vec<_> = cache.known.iter().map(DerivedKeys::id).cloned().collect();
+        assert_eq!(kept, [ScramHash::Sha1, ScramHash::Sha256].map(|hash| derived(hash, "eraser", 1).id().clone()));
     }
 
     /// An operation on a cache; the number chooses a salt, or one of the waiters.

@@ -6,6 +6,7 @@ use core::fmt;
 
 use super::super::secret::SecretBytes;
 use super::hash::ScramHash;
+use crate::options::Secret;
 
 /// A request to derive the keys of a conversation. Its iterations are at least
 /// [`MIN_ITERATIONS`](super::MIN_ITERATIONS) (AUTH-13), and at most the client's limit,
@@ -86,6 +87,12 @@ impl KeyId {
     /// How often the hash is iterated.
     pub fn iterations(&self) -> u32 {
         self.iterations
+    }
+
+    /// Whether the keys are those of this password.
+    pub(super) fn is_of(&self, username: &str, password: &Secret) -> bool {
+        let prepared = self.hash.prepare(username, password);
+        prepared.is_ok_and(|prepared| self.hash.fingerprint(&[&self.salt, prepared.as_bytes()]) == self.password)
     }
 }
 
