@@ -135,8 +135,12 @@ impl CheckOutId {
         (kind == CHECK_OUT).then_some(Self { sequence, key, pool: PoolId { digest, slot } })
     }
 
-    /// A small number that no other check-out has before this one has ended, by its failure or by the check-in of its
-    /// connection: callers can index their own table of waiters by it.
+    /// A small number that no other check-out has before this one has ended, by its failure, by its cancellation or by the
+    /// check-in of its connection: callers can index their own table of waiters by it.
+    ///
+    /// It is free again as soon as the call that fails the check-out was made: its [`Action::Fail`](super::Action::Fail) may still
+    /// be among the outputs. Call [`handle_timeout`](super::Pool::handle_timeout) and drain at the same `now` before
+    /// [`check_out`](super::Pool::check_out), or compare the whole ids.
     pub fn index(self) -> usize {
         self.key as usize
     }

@@ -62,7 +62,8 @@ impl<C> Recorded<C> {
     /// Stops recording, and keeps what was recorded until here: it led to what `reason` tells. By itself this happens when a pool
     /// is found to contradict itself, for which each new segment looks.
     pub fn freeze(&mut self, reason: String) {
-        if let Some(contents) = self.stop_recording() {
+        if let Some(tape) = self.tape.take() {
+            let contents = tape.contents(&self.machine);
             self.frozen = Some(Box::new(Frozen { contents, reason, is_told: false }));
         }
     }
@@ -74,9 +75,10 @@ impl<C> Recorded<C> {
         Some(frozen.reason.clone())
     }
 
-    /// Stops, and returns what was recorded.
+    /// Stops, and returns what was recorded until now, or until recording was frozen. It is not kept.
     pub fn stop_recording(&mut self) -> Option<Contents> {
-        self.tape.take().map(|tape| tape.contents(&self.machine))
+        let frozen = self.frozen.take().map(|frozen| frozen.contents);
+        self.tape.take().map(|tape| tape.contents(&self.machine)).or(frozen)
     }
 
     /// Whether there is a recorder.
@@ -217,5 +219,19 @@ mod tests {
         assert_eq!(recorded.take_reason(), None);
         let trace = Trace::read(&recorded.recording().unwrap().encode(&Header::default())).unwrap();
         assert!(Replay::new(&trace).unwrap().step().unwrap().is_some());
+    }
+
+    #[test]
+    fn what_was_recorded_until_it_was_frozen_is_returned_once_when_recording_stops() {
+        let options = TopologyOptions::of_seeds(vec![ServerAddress::tcp("a", 27017)]);
+        let mut recorded: Recorded<()> = Topology::new(options, PoolOptions::default()).unwrap().into();
+        recorded.start_recording(RecorderOptions::default());
+        recorded.freeze("a bug".into());
+
+        let stopped = recorded.stop_recording();
+
+        assert!(stopped.is_some());
+        assert!(recorded.recording().is_none());
+        assert!(recorded.stop_recording().is_none());
     }
 }

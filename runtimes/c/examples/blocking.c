@@ -125,7 +125,9 @@ static struct cmap_output check_out(void)
     struct waiter waiter = {.answer = {.size = sizeof waiter.answer}};
     struct cmap_check_out check_out;
     pthread_cond_init(&waiter.answered, &by_monotonic_clock);
-    expect(cmap_pool_check_out(pool, now(), CMAP_NEVER, NULL, &check_out, &waiter.answer));
+    uint64_t moment = handle_timeout();
+    drain();
+    expect(cmap_pool_check_out(pool, moment, CMAP_NEVER, NULL, &check_out, &waiter.answer));
     waiters[cmap_check_out_index(&check_out)] = &waiter;
     drain();
     while (waiter.answer.kind == CMAP_NOTHING) {
@@ -136,7 +138,7 @@ static struct cmap_output check_out(void)
             pthread_cond_wait(&waiter.answered, &mutex);
         else
             pthread_cond_timedwait(&waiter.answered, &mutex, &until);
-        expect(cmap_pool_handle_timeout(pool, now()));
+        handle_timeout();
         drain();
     }
     pthread_cond_destroy(&waiter.answered);

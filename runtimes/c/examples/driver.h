@@ -52,6 +52,15 @@ static struct addrinfo *begin(const char *host, const char *port)
     return address;
 }
 
+/* Fails the check-outs whose time is up. Before a check-out: drain, and check out at the moment that this returns. Otherwise that call
+ * may fail one of them and give its index to the new check-out, while its CMAP_FAIL is still among the outputs. */
+static uint64_t handle_timeout(void)
+{
+    uint64_t moment = now();
+    expect(cmap_pool_handle_timeout(pool, moment));
+    return moment;
+}
+
 /* Says what the pool has done, and frees it. */
 static void end(struct addrinfo *address)
 {

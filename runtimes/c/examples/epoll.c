@@ -12,17 +12,17 @@
 enum { MOST_CLIENTS = 1024 };
 
 struct socket {
-    int fd;
+    int fd, client;
     enum { CONNECTING, GREETING, IDLE, PINGING } state;
     struct cmap_connection connection;
     struct cmap_check_out check_out; /* who uses it, while it is PINGING */
-    int client;
     size_t received;
     uint8_t reply[ROOM];
 };
 
 static int epoll, unfinished, failures, connecting;
 static int pings_left[MOST_CLIENTS], waiting[MOST_CLIENTS]; /* by client; the client by cmap_check_out_index */
+static int again[MOST_CLIENTS], again_count;                /* clients whose check-out has failed */
 static struct addrinfo *address;
 
 static void discard(struct socket *socket)
@@ -55,8 +55,7 @@ static void begin_to_connect(const struct cmap_connection *connection)
     new->connection = *connection;
     new->fd = socket(address->ai_family, address->ai_socktype | SOCK_NONBLOCK, 0);
     connecting++;
-    if (new->fd < 0
-        || (connect(new->fd, address->ai_addr, address->ai_addrlen) < 0 && errno != EINPROGRESS)
+    if (new->fd < 0 || (connect(new->fd, address->ai_addr, address->ai_addrlen) < 0 && errno != EINPROGRESS)
         || epoll_ctl(epoll, EPOLL_CTL_ADD, new->fd, &event) < 0)
         give_up(new, CMAP_PHASE_CONNECT);
 }
@@ -69,21 +68,6 @@ static void use(const struct cmap_output *delivery)
     socket->check_out = delivery->check_out;
     socket->state = PINGING;
     send_command(socket, "ping");
-}
-
-/* A client wants a connection for its next ping, if there is one. */
-static void go_on(int client)
-{
-    struct cmap_output delivery = {.size = sizeof delivery};
-    struct cmap_check_out check_out;
-    if (pings_left[client]-- == 0) {
-        unfinished--;
-        return;
-    }
-    expect(cmap_pool_check_out(pool, now(), CMAP_NEVER, NULL, &check_out, &delivery));
-    waiting[cmap_check_out_index(&check_out)] = client;
-    if (delivery.kind == CMAP_DELIVER)
-        use(&delivery);
 }
 
 /* Does what the pool says. */
@@ -108,13 +92,29 @@ static void drain(void)
         case CMAP_FAIL:
             fprintf(stderr, "%s\n", output.text);
             failures++;
-            go_on(waiting[cmap_check_out_index(&output.check_out)]);
+            again[again_count++] = waiting[cmap_check_out_index(&output.check_out)]; /* not here: a check-out follows a drain */
             break;
         case CMAP_CLOSE:
             discard(socket);
             break;
         } /* Events are for logs; nothing else is asked for by what this program calls. */
     }
+}
+
+/* A client wants a connection for its next ping, if there is one. */
+static void go_on(int client)
+{
+    struct cmap_output delivery = {.size = sizeof delivery};
+    if (pings_left[client]-- == 0) {
+        unfinished--;
+        return;
+    }
+    uint64_t moment = handle_timeout();
+    drain();
+    expect(cmap_pool_check_out(pool, moment, CMAP_NEVER, NULL, &delivery.check_out, &delivery));
+    waiting[cmap_check_out_index(&delivery.check_out)] = client;
+    if (delivery.kind == CMAP_DELIVER)
+        use(&delivery);
 }
 
 /* The socket is connected, or will never be: what is sent and read next shows it. */
@@ -132,8 +132,7 @@ static void receive(struct socket *socket)
     struct cmap_output next = {.size = sizeof next};
     int client = socket->client;
     ssize_t count = recv(socket->fd, socket->reply + socket->received, ROOM - socket->received, 0);
-    if (count > 0)
-        socket->received += (size_t)count;
+    socket->received += count > 0 ? (size_t)count : 0;
     int is_whole = socket->received >= HEADER && message_length(socket->reply) <= socket->received;
     if (!is_whole && (count > 0 || (count < 0 && errno == EAGAIN)))
         return;
@@ -163,13 +162,14 @@ static void turn(void)
     struct epoll_event event;
     uint64_t at, moment = now();
     uint32_t reason;
-    drain();
+    for (drain(); again_count > 0; drain())
+        go_on(again[--again_count]);
     if (unfinished + connecting == 0)
         return;
     expect(cmap_pool_poll_timeout(pool, &at, &reason));
     int millis = at == CMAP_NEVER ? -1 : at <= moment ? 0 : (int)((at - moment) / 1000000 + 1);
     if (epoll_wait(epoll, &event, 1, millis) <= 0)
-        expect(cmap_pool_handle_timeout(pool, now()));
+        handle_timeout();
     else if (((struct socket *)event.data.ptr)->state == CONNECTING)
         greet(event.data.ptr);
     else

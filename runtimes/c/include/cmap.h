@@ -444,7 +444,7 @@ int32_t cmap_pool_set_purpose(struct cmap_pool *pool,
                               const struct cmap_connection *connection,
                               uint32_t purpose);
 
-// Makes all connections stale, pauses the pool, and fails every waiter. In load-balanced mode `service` is the id of the service
+// Makes all connections stale, pauses the pool, and fails every waiter. In load-balanced mode `service_id` is the id of the service
 // whose connections are meant, 12 bytes, and nothing is paused; elsewhere it is NULL. If `interrupts` is not 0, connections in use
 // and those that are being established are interrupted. `cause` is the error that led to it, for the errors of those who waited.
 int32_t cmap_pool_clear(struct cmap_pool *pool,
@@ -576,8 +576,12 @@ int32_t cmap_pool_observe(struct cmap_pool *pool, uint32_t on);
 // The text of the pool's last failure. It is lent until the next call of the pool.
 int32_t cmap_pool_problem(struct cmap_pool *pool, const char **problem, size_t *length);
 
-// A small number of a check-out that no other one has before this one has ended: by its failure, or by the check-in of its
-// connection. A driver can keep its waiters in a table by it. The result for NULL, and for what is no check-out, is UINT32_MAX.
+// A small number of a check-out, by which a driver can keep its waiters in a table. No other check-out has it before this one ends: by
+// its failure, by its cancellation, or by the check-in of its connection. The result for NULL, and for what is no check-out, is
+// UINT32_MAX.
+//
+// It is free again as soon as the call that fails the check-out was made: its CMAP_FAIL may still be among the outputs. Call
+// cmap_pool_handle_timeout and drain at the same `now` before cmap_pool_check_out, or use the bytes of the check-out.
 uint32_t cmap_check_out_index(const struct cmap_check_out *check_out);
 
 // Whether the pool was cleared since the connection was created: `*is_stale` is 1 or 0. An error of a stale connection says nothing of
@@ -615,7 +619,8 @@ int32_t cmap_pool_start_recording(struct cmap_pool *pool,
 int32_t cmap_pool_stop_recording(struct cmap_pool *pool);
 
 // Records who has made a check-out, for the explanation of waits: a function, a place in the source, an endpoint. Call it right after
-// cmap_pool_check_out. Does nothing if nothing is recorded.
+// cmap_pool_check_out. Does nothing if nothing is recorded. At most 4,096 different texts are kept; further ones are not noted: take
+// few.
 int32_t cmap_pool_note_holder(struct cmap_pool *pool,
                               const struct cmap_check_out *check_out,
                               const char *holder,

@@ -119,7 +119,7 @@ pub unsafe extern "C" fn cmap_pool_set_purpose(
     }
 }
 
-/// Makes all connections stale, pauses the pool, and fails every waiter. In load-balanced mode `service` is the id of the service
+/// Makes all connections stale, pauses the pool, and fails every waiter. In load-balanced mode `service_id` is the id of the service
 /// whose connections are meant, 12 bytes, and nothing is paused; elsewhere it is NULL. If `interrupts` is not 0, connections in use
 /// and those that are being established are interrupted. `cause` is the error that led to it, for the errors of those who waited.
 #[unsafe(no_mangle)]

@@ -186,8 +186,8 @@ impl Output {
         Self { number: connection.get(), ..Self::of(kind) }
     }
 
-    fn with_text(self, state: &mut State, text: &str) -> Self {
-        let (text, text_length) = state.lend(text.as_bytes());
+    fn with_text(self, state: &mut State, text: String) -> Self {
+        let (text, text_length) = state.lend(text.into_bytes());
         Self { text, text_length, ..self }
     }
 
@@ -238,7 +238,7 @@ impl Output {
             Event::PoolCreated { options } => {
                 let set: Map<String, Value> =
                     options.set_by_user().map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
-                Self::of(CMAP_EVENT_POOL_CREATED).with_text(state, &Value::Object(set).to_string())
+                Self::of(CMAP_EVENT_POOL_CREATED).with_text(state, Value::Object(set).to_string())
             }
             Event::PoolReady => Self::of(CMAP_EVENT_POOL_READY),
             Event::PoolCleared { service_id, interrupt_in_use_connections } => {
@@ -253,7 +253,7 @@ impl Output {
             Event::ConnectionClosed { connection_id, reason, error } => {
                 let closed = Self::numbered(CMAP_EVENT_CONNECTION_CLOSED, connection_id);
                 let closed = Self { reason: closed_reason(reason), ..closed };
-                error.map_or(closed, |error| closed.with_text(state, &error.to_string()))
+                error.map_or(closed, |error| closed.with_text(state, error.to_string()))
             }
             Event::ConnectionCheckOutStarted { check_out } => {
                 Self { check_out: check_out.into(), ..Self::of(CMAP_EVENT_CHECK_OUT_STARTED) }
@@ -288,11 +288,11 @@ impl Output {
             // The process was forked.
             WarmUpError::Selection(_) | _ => CMAP_COLD_POOL_CLEARED,
         };
-        Self { reason, ..ended }.with_text(state, &error.to_string())
+        Self { reason, ..ended }.with_text(state, error.to_string())
     }
 
     fn failed(self, state: &mut State, error: &CheckOutError) -> Self {
-        Self { reason: failed_reason(&error.kind), ..self }.with_text(state, &error.to_string())
+        Self { reason: failed_reason(&error.kind), ..self }.with_text(state, error.to_string())
     }
 }
 

@@ -127,12 +127,15 @@ impl State {
         Ok(server.pool())
     }
 
-    /// Lends bytes to the caller until the next call of the pool. A zero follows them, which does not count.
-    pub(crate) fn lend(&mut self, bytes: &[u8]) -> (*const c_char, usize) {
-        self.lent.clear();
-        self.lent.extend_from_slice(bytes);
-        self.lent.push(0);
-        (self.lent.as_ptr().cast(), bytes.len())
+    /// Lends bytes to the caller until the next call of the pool, and drops those that were lent before. A zero follows them, which does
+    /// not count.
+    pub(crate) fn lend(&mut self, mut bytes: Vec<u8>) -> (*const c_char, usize) {
+        let length = bytes.len();
+        // A recording may be large: no more room than the zero takes.
+        bytes.reserve_exact(1);
+        bytes.push(0);
+        self.lent = bytes;
+        (self.lent.as_ptr().cast(), length)
     }
 }
 
@@ -149,7 +152,11 @@ mod tests {
     use core::ptr;
 
     use super::*;
-    use crate::{cmap_pool_free, cmap_pool_new, cmap_pool_problem, cmap_pool_ready};
+    use crate::code::CMAP_ERROR_NOT_RECORDING;
+    use crate::{
+        cmap_pool_free, cmap_pool_new, cmap_pool_problem, cmap_pool_ready, cmap_pool_recording,
+        cmap_pool_start_recording, cmap_pool_stop_recording,
+    };
 
     fn new_pool() -> *mut Pool {
         let mut pool = ptr::null_mut();
@@ -160,6 +167,80 @@ mod tests {
         };
         assert_eq!(made, CMAP_OK);
         pool
+    }
+
+    /// Borrows the file of what is recorded: the code, and the length of the file.
+    fn recording_of(pool: *mut Pool) -> (i32, usize) {
+        let (mut bytes, mut length) = (ptr::null(), 0);
+        // SAFETY: the pool is not freed yet, there is no trigger, and bytes and length can be written.
+        let code = unsafe { cmap_pool_recording(pool, 0, ptr::null(), 0, &raw mut bytes, &raw mut length) };
+        (code, length)
+    }
+
+    /// How many bytes a pool has reserved for what it lends.
+    fn lent_by(pool: *mut Pool) -> usize {
+        let mut lent = 0;
+        let look = |state: &mut State| {
+            lent = state.lent.capacity();
+            Ok(())
+        };
+        // SAFETY: the pool is not freed yet.
+        assert_eq!(unsafe { call(pool, look) }, CMAP_OK);
+        lent
+    }
+
+    #[test]
+    fn a_pool_keeps_nothing_of_a_recording_that_was_lent_before_another_text() {
+        let pool = new_pool();
+        let (mut text, mut length) = (ptr::null(), 0);
+        // SAFETY: the pool is freed last, and text and length can be written.
+        unsafe {
+            assert_eq!(cmap_pool_start_recording(pool, 0), CMAP_OK);
+            let (code, file) = recording_of(pool);
+            assert_eq!(code, CMAP_OK);
+            assert!(lent_by(pool) > file);
+
+            assert_eq!(cmap_pool_problem(pool, &raw mut text, &raw mut length), CMAP_OK);
+
+            assert!(lent_by(pool) < file, "{} of {file} bytes", lent_by(pool));
+            cmap_pool_free(pool);
+        }
+    }
+
+    #[test]
+    fn a_pool_keeps_nothing_of_a_recording_that_was_stopped() {
+        let pool = new_pool();
+        // SAFETY: the pool is freed last.
+        unsafe {
+            assert_eq!(cmap_pool_start_recording(pool, 0), CMAP_OK);
+            let (code, file) = recording_of(pool);
+            assert_eq!(code, CMAP_OK);
+
+            assert_eq!(cmap_pool_stop_recording(pool), CMAP_OK);
+
+            assert!(lent_by(pool) < file, "{} of {file} bytes", lent_by(pool));
+            cmap_pool_free(pool);
+        }
+    }
+
+    #[test]
+    fn a_recording_that_was_frozen_is_forgotten_when_it_is_stopped() {
+        let pool = new_pool();
+        let freeze = |state: &mut State| {
+            state.machine.freeze("a bug".to_owned());
+            Ok(())
+        };
+        // SAFETY: the pool is freed last.
+        unsafe {
+            assert_eq!(cmap_pool_start_recording(pool, 0), CMAP_OK);
+            assert_eq!(call(pool, freeze), CMAP_OK);
+            assert_eq!(recording_of(pool).0, CMAP_OK);
+
+            assert_eq!(cmap_pool_stop_recording(pool), CMAP_OK);
+
+            assert_eq!(recording_of(pool).0, CMAP_ERROR_NOT_RECORDING);
+            cmap_pool_free(pool);
+        }
     }
 
     #[test]

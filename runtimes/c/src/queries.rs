@@ -17,8 +17,12 @@ pub unsafe extern "C" fn cmap_pool_problem(pool: *mut Pool, problem: *mut *const
     unsafe { call(pool, |state| lend(state, problem, length, |state| Ok(state.problem.clone()))) }
 }
 
-/// A small number of a check-out that no other one has before this one has ended: by its failure, or by the check-in of its
-/// connection. A driver can keep its waiters in a table by it. The result for NULL, and for what is no check-out, is UINT32_MAX.
+/// A small number of a check-out, by which a driver can keep its waiters in a table. No other check-out has it before this one ends: by
+/// its failure, by its cancellation, or by the check-in of its connection. The result for NULL, and for what is no check-out, is
+/// UINT32_MAX.
+///
+/// It is free again as soon as the call that fails the check-out was made: its CMAP_FAIL may still be among the outputs. Call
+/// cmap_pool_handle_timeout and drain at the same `now` before cmap_pool_check_out, or use the bytes of the check-out.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmap_check_out_index(check_out: *const CheckOut) -> u32 {
     // SAFETY: the pointer is as the header asks.
@@ -103,7 +107,7 @@ unsafe fn lend(
     // SAFETY: as the caller has promised.
     let (text, length) = unsafe { (Out::at(text, "the place of the text")?, Out::at(length, "length")?) };
     let made = make(state)?;
-    let (pointer, bytes) = state.lend(made.as_bytes());
+    let (pointer, bytes) = state.lend(made.into_bytes());
     text.set(pointer);
     length.set(bytes);
     Ok(())

@@ -45,13 +45,16 @@ pub unsafe extern "C" fn cmap_pool_stop_recording(pool: *mut Pool) -> i32 {
         call(pool, |state| {
             state.machine.stop_recording();
             state.holders.clear();
+            // The file may be what is lent, and large.
+            state.lend(Vec::new());
             Ok(())
         })
     }
 }
 
 /// Records who has made a check-out, for the explanation of waits: a function, a place in the source, an endpoint. Call it right after
-/// cmap_pool_check_out. Does nothing if nothing is recorded.
+/// cmap_pool_check_out. Does nothing if nothing is recorded. At most 4,096 different texts are kept; further ones are not noted: take
+/// few.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cmap_pool_note_holder(
     pool: *mut Pool,
@@ -106,7 +109,7 @@ pub unsafe extern "C" fn cmap_pool_recording(
             header.written_at = state.machine.now();
             header.unix_millis = (unix_millis > 0).then_some(unix_millis);
             let file = contents.with_texts(holders).encode(&header);
-            let (pointer, number) = state.lend(&file);
+            let (pointer, number) = state.lend(file);
             bytes.set(pointer.cast());
             length.set(number);
             Ok(())

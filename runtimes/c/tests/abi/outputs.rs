@@ -21,6 +21,53 @@ fn available() -> (AbiPool, Connection) {
     (pool, connection)
 }
 
+/// A pool whose only connection is in use, and a check-out that waits for it for 10 ms.
+fn waiting() -> (AbiPool, CheckOut) {
+    let pool = AbiPool::new("{\"maxPoolSize\": 1, \"waitQueueTimeoutMS\": 10}", 0).unwrap();
+    pool.ready(0).unwrap();
+    pool.check_out(0, None, None);
+    let connection = pool.drain().into_iter().find(|output| output.kind == CMAP_CONNECT).unwrap().connection;
+    pool.established(0, connection, 7).unwrap();
+    pool.drain();
+    let (waiting, _) = pool.check_out(0, None, None);
+    pool.drain();
+    (pool, waiting)
+}
+
+fn index(check_out: CheckOut) -> u32 {
+    // SAFETY: it is a local variable.
+    unsafe { cmap_check_out_index(&raw const check_out) }
+}
+
+/// The check-outs that the outputs that are left fail.
+fn failed(pool: &AbiPool) -> Vec<CheckOut> {
+    let outputs = pool.drain().into_iter();
+    outputs.filter(|output| output.kind == CMAP_FAIL).map(|output| output.check_out).collect()
+}
+
+#[test]
+fn a_check_out_may_have_the_index_of_one_that_it_failed() {
+    let (pool, overdue) = waiting();
+
+    let (next, _) = pool.check_out(20 * MILLISECOND, None, None);
+
+    assert_eq!(index(next), index(overdue));
+    assert_eq!(failed(&pool), [overdue]);
+}
+
+#[test]
+fn after_a_timeout_and_a_drain_a_check_out_at_that_time_fails_none_of_its_index() {
+    let (pool, overdue) = waiting();
+
+    pool.handle_timeout(20 * MILLISECOND).unwrap();
+    let before = failed(&pool);
+    let (next, _) = pool.check_out(20 * MILLISECOND, None, None);
+
+    assert_eq!(before, [overdue]);
+    assert_eq!(index(next), index(overdue));
+    assert!(failed(&pool).is_empty());
+}
+
 #[test]
 fn a_connection_to_be_checked_comes_with_its_socket() {
     let (pool, connection) = available();
