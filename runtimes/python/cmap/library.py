@@ -23,7 +23,7 @@ _NAMES = {
 
 
 class LibraryError(ImportError):
-    """The shared library is missing, or of another version."""
+    """The shared library is missing, is another one, or is of another version."""
 
 
 def _places() -> list[str]:
@@ -33,8 +33,9 @@ def _places() -> list[str]:
         return [named]
     here = Path(__file__).parent
     beside = [str(here / name) for name in _NAMES if (here / name).is_file()]
+    # What the system calls so may be another library: that of corosync has this name.
     found = ctypes.util.find_library("cmap")
-    return [*beside, *([found] if found else []), *_NAMES]
+    return [*beside, *_NAMES, *([found] if found else [])]
 
 
 def _load() -> ctypes.PyDLL:
@@ -42,9 +43,13 @@ def _load() -> ctypes.PyDLL:
     for place in _places():
         try:
             # PyDLL keeps the interpreter's lock: calls are too short to let go of it, and no thread is inside when the process is forked.
-            return ctypes.PyDLL(place)
+            library = ctypes.PyDLL(place)
         except OSError as error:
             problems.append(f"{place}: {error}")
+            continue
+        if hasattr(library, "cmap_version_number"):
+            return library
+        problems.append(f"{place}: another library")
     raise LibraryError(
         "the shared library of cmap is missing: build it by `cargo build --release -p cmap-c`, and set CMAP_LIBRARY to its path, "
         f"put it beside {__file__}, or install it ({'; '.join(problems)})"

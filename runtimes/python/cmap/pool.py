@@ -288,7 +288,7 @@ class Pool:
         self._expect(LIBRARY.cmap_pool_stop_recording(self._pool))
 
     def note_holder(self, check_out: CheckOut, holder: str) -> None:
-        """Records who has made a check-out. Call it right after :meth:`check_out`."""
+        """Records who has made a check-out. Call it right after :meth:`check_out`. At most 4,096 different texts are kept."""
         text = holder.encode(errors="replace")
         self._expect(LIBRARY.cmap_pool_note_holder(self._pool, addressof(check_out), text, len(text)))
 
@@ -315,7 +315,11 @@ class Pool:
 
 
 def check_out_index(check_out: CheckOut) -> int:
-    """A small number of a check-out that no other one has before this one has ended."""
+    """A small number of a check-out that no other one has before this one has ended.
+
+    It is free again as soon as the call that fails the check-out was made: its FAIL may still be among the outputs. Call
+    :meth:`Pool.handle_timeout` and drain at the same `now` before :meth:`Pool.check_out`, or use the check-out itself as a key.
+    """
     return LIBRARY.cmap_check_out_index(addressof(check_out))
 
 

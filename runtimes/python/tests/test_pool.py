@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import os
 import subprocess
 import sys
 import unittest
@@ -201,6 +203,29 @@ class TestLibrary(unittest.TestCase):
 
         self.assertIn(b"/no/such/libcmap.so", run.stderr)
         self.assertIn(b"cargo build --release -p cmap-c", run.stderr)
+
+    def test_another_library_is_a_library_error(self) -> None:
+        other = ctypes.util.find_library("m")
+        if other is None:
+            self.skipTest("there is no other library")
+        command = [sys.executable, "-c", "import cmap"]
+
+        run = subprocess.run(command, env={"CMAP_LIBRARY": other, "PYTHONPATH": ":".join(sys.path)}, stderr=subprocess.PIPE, text=True)
+
+        self.assertIn("LibraryError", run.stderr)
+        self.assertIn(f"{other}: another library", run.stderr)
+
+    def test_the_names_of_the_library_are_tried_before_what_the_system_finds(self) -> None:
+        from unittest import mock
+
+        from cmap import library
+
+        with mock.patch.dict(os.environ), mock.patch("ctypes.util.find_library", return_value="libcmap.so.4"):
+            os.environ.pop("CMAP_LIBRARY", None)
+            places = library._places()
+
+        names = [place for place in places if not os.path.dirname(place)]
+        self.assertEqual(names, [*library._NAMES, "libcmap.so.4"])
 
     def test_a_library_of_another_version_is_refused(self) -> None:
         from unittest import mock

@@ -7,6 +7,7 @@ import collections
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -14,7 +15,7 @@ import unittest
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pymongo
 from pymongo import monitoring
@@ -23,6 +24,7 @@ from pymongo.pool_shared import PoolState
 
 import cmap.pymongo
 from cmap.pymongo.shared import Adapter, Establishment
+from cmap.pymongo.translation import millis
 from tests.server import Server, program
 
 cmap.pymongo.install()
@@ -346,6 +348,15 @@ class TestMaintenance(unittest.TestCase):
         self.assertFalse(pool._to_connect)
 
 
+class TestTranslation(unittest.TestCase):
+    def test_a_part_of_a_millisecond_is_not_taken_for_no_limit(self) -> None:
+        self.assertEqual([millis(0.0005), millis(0.0011)], [1, 2])
+
+    def test_whole_milliseconds_stay_as_they_are(self) -> None:
+        # 1.001 * 1000 is less than 1001, and 0.29 * 1000 may be more than 290.
+        self.assertEqual([millis(0), millis(0.29), millis(1.001), millis(None)], [0, 290, 1001, -1])
+
+
 class TestLoadBalanced(unittest.TestCase):
     def test_a_cursor_keeps_its_connection(self) -> None:
         with Server("--load-balanced") as server, pymongo.MongoClient(server.uri, loadBalanced=True) as client:
@@ -480,10 +491,22 @@ class TestIncident(TestWithServer):
 
 class TestInstall(TestWithServer):
     def test_another_version_of_pymongo_is_refused(self) -> None:
-        from unittest import mock
-
-        with mock.patch.object(pymongo, "version_tuple", (4, 21, 0)), self.assertRaisesRegex(RuntimeError, "4.20"):
+        with patch.object(pymongo, "version_tuple", (4, 21, 0)), self.assertRaisesRegex(RuntimeError, "4.20"):
             cmap.pymongo.install()
+
+    def test_an_older_pymongo_that_lacks_a_module_is_refused_by_install(self) -> None:
+        lines = [
+            "import sys, pymongo",
+            "pymongo.version_tuple = (4, 10, 0)",
+            "sys.modules['pymongo._telemetry'] = None",
+            "import cmap.pymongo",
+            "cmap.pymongo.install()",
+        ]
+        environment = os.environ | {"PYTHONPATH": ":".join(sys.path)}
+
+        run = subprocess.run([sys.executable, "-c", "\n".join(lines)], env=environment, stderr=subprocess.PIPE, text=True)
+
+        self.assertIn("RuntimeError: cmap.pymongo knows the pool of pymongo 4.20", run.stderr)
 
     def test_recordings_name_who_holds_connections(self) -> None:
         cmap.pymongo.install(recording_bytes=1 << 20)
@@ -494,6 +517,33 @@ class TestInstall(TestWithServer):
         (recording,) = cmap.pymongo.recordings(client, "a test").values()
 
         self.assertIn(b"TestInstall.test_recordings_name_who_holds_connections (test_pymongo.py:", recording)
+
+    def test_a_recording_is_taken_under_the_lock_of_the_pool(self) -> None:
+        cmap.pymongo.install(recording_bytes=1 << 20)
+        self.addCleanup(cmap.pymongo.install)
+        client = self.client()
+        client.admin.command("ping")
+        pool = pool_of(client)
+        was_locked = []
+
+        with patch.object(pool._machine, "recording", lambda *_: was_locked.append(pool.lock.locked())):
+            cmap.pymongo.recordings(client)
+
+        self.assertEqual(was_locked, [True])
+        self.assertFalse(pool.lock.locked())
+
+    def test_a_server_that_is_found_meanwhile_does_not_end_recordings(self) -> None:
+        servers: dict[str, Any] = {}
+
+        class Server:
+            @property
+            def pool(self) -> None:
+                servers["found meanwhile"] = Mock()
+
+        servers["first"] = Server()
+        client = Mock(_topology=Mock(_servers=servers))
+
+        self.assertEqual(cmap.pymongo.recordings(client), {})
 
 
 if __name__ == "__main__":

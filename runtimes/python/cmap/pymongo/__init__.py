@@ -12,12 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import pymongo
-from pymongo.asynchronous import pool as async_pool
-from pymongo.synchronous import pool as sync_pool
-
-from cmap.pymongo.asynchronous import AsyncCmapPool
-from cmap.pymongo.shared import Adapter
-from cmap.pymongo.synchronous import CmapPool
 
 _KNOWN = (4, 20)
 
@@ -29,9 +23,14 @@ def install(*, recording_bytes: int = 0) -> None:
 
     It raises RuntimeError for another minor version of pymongo than 4.20, whose pool may have other methods.
     """
-    if pymongo.version_tuple[:2] != _KNOWN:
-        known = ".".join(map(str, _KNOWN))
-        raise RuntimeError(f"cmap.pymongo knows the pool of pymongo {known}, and this is {pymongo.version}")
+    _expect_known()
+    from pymongo.asynchronous import pool as async_pool
+    from pymongo.synchronous import pool as sync_pool
+
+    from cmap.pymongo.asynchronous import AsyncCmapPool
+    from cmap.pymongo.shared import Adapter
+    from cmap.pymongo.synchronous import CmapPool
+
     Adapter.recording_bytes = recording_bytes
     # pymongo looks the class up when it makes a client.
     sync_pool.Pool = CmapPool  # type: ignore[misc]
@@ -42,7 +41,20 @@ def recordings(client: Any, trigger: str = "") -> dict[tuple[str, int | None], b
     """What the pools of a client have recorded, by the addresses of their servers, as files for ``cmap replay``.
 
     Call it for an asynchronous client in the thread of its loop.
+
+    It raises RuntimeError for another minor version of pymongo than 4.20.
     """
-    servers = client._topology._servers.values()
+    _expect_known()
+    from cmap.pymongo.shared import Adapter
+
+    # A copy: a monitor's thread may find another server meanwhile.
+    servers = list(client._topology._servers.values())
     pools = [server.pool for server in servers if isinstance(server.pool, Adapter)]
     return {pool.address: pool.recording(trigger) for pool in pools}
+
+
+def _expect_known() -> None:
+    """Before the adapters are imported: they import modules that another version may not have."""
+    if pymongo.version_tuple[:2] != _KNOWN:
+        known = ".".join(map(str, _KNOWN))
+        raise RuntimeError(f"cmap.pymongo knows the pool of pymongo {known}, and this is {pymongo.version}")

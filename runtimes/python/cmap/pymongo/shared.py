@@ -174,7 +174,7 @@ class Adapter:
     @_check_interval_seconds.setter
     def _check_interval_seconds(self, interval: float | None) -> None:
         self._interval = interval
-        # pymongo's `__init__` sets it before there is a machine.
+        # pymongo's `__init__` sets it before there is a machine. Afterwards only tests do, while no other thread is inside: here is no lock.
         if hasattr(self, "_machine"):
             self._machine.resize(now(), {"checkAfterIdleMS": millis(interval)})
 
@@ -351,7 +351,7 @@ class Adapter:
             raise failure.error
 
     def recording(self, trigger: str = "") -> bytes:
-        """What was recorded, as a file."""
+        """What was recorded, as a file. The caller has the lock."""
         return self._machine.recording(time.time_ns() // 1_000_000, trigger)
 
     # What became of a connection that was to be established.

@@ -131,6 +131,10 @@ class CmapPool(Adapter, pymongo_pool.Pool):  # type: ignore[misc]
                     self._end_use(conn, txn, cursor)
         self._leave()
 
+    def recording(self, trigger: str = "") -> bytes:
+        with self.lock:
+            return super().recording(trigger)
+
     def _leave(self) -> None:
         """After each call, without the lock: connects, closes and publishes."""
         while self._to_connect:

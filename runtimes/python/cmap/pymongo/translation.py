@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 import sys
@@ -77,8 +78,8 @@ def machine_for(address: Any, opts: PoolOptions, check_interval: float | None) -
 
 
 def millis(seconds: float | None) -> int:
-    """Never, as -1, for None."""
-    return -1 if seconds is None else int(seconds * 1000)
+    """Never, as -1, for None. Less than a millisecond is one, since none may mean no limit."""
+    return -1 if seconds is None else math.ceil(round(seconds * 1000, 6))
 
 
 def operation_deadline() -> int:
