@@ -49,6 +49,7 @@ pub mod load_balanced;
 pub mod logins;
 pub mod oidc;
 pub mod older_edition;
+pub mod own_mechanism;
 pub mod phases;
 pub mod pools;
 pub mod pools_of_a_deployment;

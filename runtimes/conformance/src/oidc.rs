@@ -1,19 +1,17 @@
 //! MONGODB-OIDC with a callback of the application's: the prose tests of machine callbacks (`auth/tests/mongodb-oidc.md`), by their
 //! numbers, and what they leave open.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bson::{Document, RawDocument, RawDocumentBuf, doc, rawdoc};
-use cmap_core::connection::auth::{Login, MechanismError, Payload, SaslConversation, SaslMechanism, SaslStep};
+use bson::{Document, doc, rawdoc};
 use cmap_core::connection::{Fault, Phase};
 use cmap_core::options::{ClientOptions, Credential};
 use cmap_core::server::CommandEvent;
 use cmap_runtime::runtime::Runtime;
 use cmap_runtime::{Client, CommandErrorKind, OperationError, OperationErrorKind, Reply, TokenReply, TokenRequest};
 
-use super::rogue::Rogue;
 use super::rotation::user;
 use super::{
     ClientOf, Harness, LocalServer, Setup, assert_nothing_lost, command_events, establish_error, poll_once, run,
@@ -517,101 +515,4 @@ pub fn a_callback_that_panics_fails_its_connection_alone<H: Harness>() {
         assert!(error.to_string().contains("the callback panicked"), "{error}");
         find(&client).await.unwrap();
     });
-}
-
-pub fn a_login_that_cannot_begin_again_costs_its_connection_x_191<H: Harness>() {
-    run::<H>(async {
-        let rogue = Rogue::start(|| {
-            |name: &str, _: &RawDocument| -> RawDocumentBuf {
-                if name == "ping" {
-                    return rawdoc! { "ok": 0, "code": REAUTHENTICATE, "errmsg": "log in again" };
-                }
-                rawdoc! {
-                    "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25,
-                    "conversationId": 1, "done": true,
-                }
-            }
-        });
-        let mut options = rogue.options("");
-        options.credential = None;
-        let client = super::builder::<H>(options).mechanism(Once::default()).build().await.unwrap();
-        let mut connection = client.check_out().await.unwrap();
-
-        let error = connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap_err();
-
-        assert!(matches!(error.kind, CommandErrorKind::Reauthentication(_)), "{error}");
-        drop(connection);
-        let stats = client.stats();
-        assert_eq!((stats.counts.total(), stats.closed.error), (0, 1), "{stats:?}");
-    });
-}
-
-/// A mechanism that begins once.
-#[derive(Debug, Default)]
-struct Once(AtomicBool);
-
-impl SaslMechanism for Once {
-    fn name(&self) -> &str {
-        "EXAMPLE-TOKEN"
-    }
-
-    fn begin(&self, login: &Login<'_>) -> Result<Box<dyn SaslConversation>, MechanismError> {
-        if self.0.swap(true, Ordering::SeqCst) { Err("the ticket has expired".into()) } else { Own.begin(login) }
-    }
-}
-
-pub fn a_mechanism_of_the_users_own_logs_in_again_oidc_1<H: Harness>() {
-    run::<H>(async {
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        let hears = Arc::clone(&heard);
-        let rogue = Rogue::start(move || {
-            let hears = Arc::clone(&hears);
-            move |name: &str, _: &RawDocument| -> RawDocumentBuf {
-                let mut heard = hears.lock().unwrap();
-                heard.push(name.to_owned());
-                if name == "ping" && heard.iter().filter(|name| *name == "ping").count() == 1 {
-                    return rawdoc! { "ok": 0, "code": REAUTHENTICATE, "errmsg": "log in again" };
-                }
-                rawdoc! {
-                    "ok": 1, "isWritablePrimary": true, "minWireVersion": 0, "maxWireVersion": 25,
-                    "conversationId": 1, "done": true,
-                }
-            }
-        });
-        let mut options = rogue.options("");
-        options.credential = None;
-        let client = super::builder::<H>(options).mechanism(Own).build().await.unwrap();
-        let mut connection = client.check_out().await.unwrap();
-
-        connection.run_command("admin", rawdoc! { "ping": 1 }).await.unwrap();
-
-        let heard = heard.lock().unwrap();
-        let heard: Vec<&str> =
-            heard.iter().map(String::as_str).filter(|name| ["ping", "saslStart"].contains(name)).collect();
-        assert_eq!(heard, ["saslStart", "ping", "saslStart", "ping"]);
-    });
-}
-
-/// A mechanism of one message.
-#[derive(Debug)]
-struct Own;
-
-impl SaslMechanism for Own {
-    fn name(&self) -> &str {
-        "EXAMPLE-TOKEN"
-    }
-
-    fn begin(&self, _login: &Login<'_>) -> Result<Box<dyn SaslConversation>, MechanismError> {
-        Ok(Box::new(Self))
-    }
-}
-
-impl SaslConversation for Own {
-    fn first(&mut self) -> Result<Payload, MechanismError> {
-        Ok(b"token".to_vec().into())
-    }
-
-    fn handle_reply(&mut self, _payload: &[u8], _done: bool) -> Result<SaslStep, MechanismError> {
-        Ok(SaslStep::Done)
-    }
 }

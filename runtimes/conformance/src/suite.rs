@@ -486,8 +486,10 @@ macro_rules! conformance {
                 calls_for_tokens_are_100_ms_apart_oidc_5,
                 a_call_for_a_token_that_was_cut_off_counts_oidc_5,
                 a_callback_that_panics_fails_its_connection_alone,
-                a_login_that_cannot_begin_again_costs_its_connection_x_191,
-                a_mechanism_of_the_users_own_logs_in_again_oidc_1,
+            }
+            own_mechanism {
+                it_logs_in_again_oidc_1,
+                one_that_cannot_begin_again_costs_its_connection_x_191,
             }
             socks {
                 connections_and_checks_go_through_the_proxy_which_resolves_the_name_socks_2,
